@@ -1,8 +1,8 @@
 package link
 
 import (
+	"errors"
 	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,25 +28,13 @@ func Pair() (a, b *os.File, err error) {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	for _, fd := range fds {
-		if err = prepare(fd); err != nil {
-			_ = unix.Close(fds[0])
-			_ = unix.Close(fds[1])
-			return nil, nil, err
-		}
+		err = errors.Join(err, unix.SetNonblock(fd, true), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer))
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) // macOS refuses more than its limit, and keeps what it had
+	}
+	if err != nil {
+		_ = unix.Close(fds[0])
+		_ = unix.Close(fds[1])
+		return nil, nil, os.NewSyscallError("setsockopt", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "network"), os.NewFile(uintptr(fds[1]), "network"), nil
-}
-
-func prepare(fd int) error {
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return os.NewSyscallError("fcntl", err)
-	}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer); err != nil {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer)
-	if err != nil && runtime.GOOS == "linux" {
-		return os.NewSyscallError("setsockopt", err)
-	}
-	return nil // macOS may refuse more than its limit, and then keeps what it had
 }
