@@ -124,11 +124,12 @@ func limit() error {
 	for _, l := range limits {
 		// Do not raise this process's own limits.
 		var now syscall.Rlimit
-		if err := syscall.Getrlimit(l.resource, &now); err != nil {
-			return fault.New(fault.Unavailable, "limit resources", "", err)
+		err := syscall.Getrlimit(l.resource, &now)
+		if err == nil {
+			most := min(l.max, now.Max)
+			err = syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: most, Max: most})
 		}
-		most := min(l.max, now.Max)
-		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
+		if err != nil {
 			return fault.New(fault.Unavailable, "limit resources", "", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"syscall"
 
@@ -36,15 +37,13 @@ func confineCalls(c spec) error {
 
 // dropCapabilities drops root's capabilities. With no_new_privs no program gets them back.
 func dropCapabilities() error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fault.New(fault.Unavailable, "forbid new privileges", "", err)
-	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fault.New(fault.Unavailable, "drop capabilities", "", err)
-	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
+	err := errors.Join(
+		unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0),
+		unix.Capset(&header, &none[0]))
+	if err != nil {
 		return fault.New(fault.Unavailable, "drop capabilities", "", err)
 	}
 	return nil
