@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 )
 
 const (
-	// maxForwarded bounds the concurrent connections of one forward; more wait. Browsers open six
-	// per address, and two full forwards use all the connections that the daemon allows an agent.
+	// maxForwarded bounds the concurrent connections to one port; more wait. Browsers open six per
+	// address, and the guest allows an agent 80 in all.
 	maxForwarded = 32
 	// complainEvery limits error messages: web pages retry again and again.
 	complainEvery = time.Second
@@ -24,7 +25,7 @@ const (
 
 func newForward() *cobra.Command {
 	return command("forward AGENT [LOCAL:]PORT...", func(ctx context.Context, c *call) error {
-		f := forwarder{call: c, agent: c.args[0], slots: make(chan struct{}, maxForwarded)}
+		f := forwarder{call: c, agent: c.args[0]}
 		defer f.close()
 		for _, text := range c.args[1:] {
 			if err := f.listen(ctx, text); err != nil {
@@ -43,7 +44,6 @@ type forwarder struct {
 	*call
 	agent        string
 	portForwards []portForward
-	slots        chan struct{} // one per connection
 
 	mu         sync.Mutex
 	complained time.Time
@@ -75,7 +75,7 @@ func (f *forwarder) listen(ctx context.Context, text string) error {
 	if err != nil {
 		return fault.New(fault.Rejected, op, local, err).Advise(fmt.Sprintf("Choose another port, or let it be chosen: osaurus-sandbox forward %s 0:%s", f.agent, there))
 	}
-	f.portForwards = append(f.portForwards, portForward{l, port})
+	f.portForwards = append(f.portForwards, portForward{netutil.LimitListener(l, maxForwarded), port})
 	return nil
 }
 
@@ -118,16 +118,7 @@ func (f *forwarder) run(ctx context.Context) error {
 					failed <- err
 					return
 				}
-				select {
-				case f.slots <- struct{}{}:
-				case <-ctx.Done():
-					_ = conn.Close()
-					return
-				}
-				work.Go(func() {
-					defer func() { <-f.slots }()
-					f.complain(ctx, way.Connect(ctx, d.port, conn))
-				})
+				work.Go(func() { f.complain(ctx, way.Connect(ctx, d.port, conn)) })
 			}
 		})
 	}

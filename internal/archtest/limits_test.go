@@ -22,7 +22,7 @@ const limits = `| what | how much | beyond it |
 | shells of an agent | {guest/shell.maxSessions}, each idle for {guest/shell.idleAfter} | the longest idle is closed |
 | jobs of an agent | {config.MaxJobs} running, {guest/job.maxEnded} ended; 8 MiB of output each | refused; the oldest go |
 | plugins | {plugins/install.maxPlugins} of an agent, {plugins/library.maxPlugins} in the library | refused |
-| a ` + "`forward`" + ` | {control.maxPorts} ports, {cmd/osaurus-sandbox.maxForwarded} connections; 80 to an agent, {guest/protocol.MaxConnections} in all | wait; refused |
+| a ` + "`forward`" + ` | {control.maxPorts} ports, {cmd/osaurus-sandbox.maxForwarded} connections each; 80 to an agent, {guest/protocol.MaxConnections} in all | wait; refused |
 | prompts of an agent | {supervisor/prompts.maxWaiting} of each kind, each for {supervisor/prompts.UsualWait} by default | refused |
 | a secret | {secrets.MaxValueSize} | refused |
 | an API message | {control.maxMessage}; 11 MiB with recipes; {control/mcp.maxRequest} of MCP over HTTP | refused |
