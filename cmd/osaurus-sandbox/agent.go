@@ -19,7 +19,9 @@ import (
 )
 
 func newAgent() *cobra.Command {
-	return noun("agent", newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(), newAgentExport(), newAgentImport(), newAgentDelete())
+	return noun("agent",
+		newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(),
+		newAgentExport(), newAgentImport(), newAgentDelete())
 }
 
 func newAgentCreate() *cobra.Command {

@@ -22,7 +22,8 @@ import (
 const rulesKey = "network.rules"
 
 func newNetwork() *cobra.Command {
-	return noun("network", newNetworkLog(), newNetworkExplain(), newNetworkLearn(), rulesCommand("allow", "+"), rulesCommand("deny", "+"), newNetworkRules(), rulesCommand("forget", "-"), newNetworkSets())
+	return noun("network", newNetworkLog(), newNetworkExplain(), newNetworkLearn(),
+		rulesCommand("allow", "+"), rulesCommand("deny", "+"), newNetworkRules(), rulesCommand("forget", "-"), newNetworkSets())
 }
 
 func newNetworkLog() *cobra.Command {

@@ -47,7 +47,9 @@ func newSnapshotRestore() *cobra.Command {
 		}
 		return reply(c, restored, err, nil)
 	},
-		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"), asks("restore NAME", "All that runs ends. Agents that the snapshot does not have will be gone, with their memory and tasks. What is there now becomes the snapshot before-restore."))
+		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"),
+		asks("restore NAME",
+			"All that runs ends. Agents that the snapshot does not have will be gone, with their memory and tasks. What is there now becomes the snapshot before-restore."))
 }
 
 // nextDaemon connects to a new daemon when the old one has ended: it finishes the restore.
