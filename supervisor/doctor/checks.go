@@ -1,15 +1,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,21 +70,13 @@ func checkVsock(ctx context.Context, b checker) (string, error) {
 	return fmt.Sprintf("the slowest of %d answers took %v", roundTrips, slowest.Round(100*time.Microsecond)), nil
 }
 
-// anyOf returns a check that passes if one of the answers is no error.
-func anyOf(list []string, ask func(ctx context.Context, b checker, one string) (string, error)) func(context.Context, checker) (string, error) {
+// networked returns a check that asks about a host once the guest is connected.
+func networked(to string, ask func(ctx context.Context, b checker, to string) (string, error)) func(context.Context, checker) (string, error) {
 	return func(ctx context.Context, b checker) (string, error) {
 		if err := boot.CheckNetwork(ctx, b.Info); err != nil {
 			return "", advise(err, networkAdvice)
 		}
-		var failed []error
-		for _, one := range list {
-			answer, err := ask(ctx, b, one)
-			if err == nil {
-				return answer, nil
-			}
-			failed = append(failed, err)
-		}
-		return "", errors.Join(failed...)
+		return ask(ctx, b, to)
 	}
 }
 
@@ -227,26 +217,16 @@ func findPackageTool(ctx context.Context, b checker) *packageTool {
 	return map[string]*packageTool{"alpine": apk, "debian": apt, "ubuntu": apt}[info.OSRelease["ID"]]
 }
 
-// addresses returns the first address that the tool fetches from each mirror.
-func (t *packageTool) addresses(ctx context.Context, b checker) []string {
-	ctx, cancel := context.WithTimeout(ctx, mirrorsTimeout)
+// address returns the first address that the tool fetches.
+func (t *packageTool) address(ctx context.Context, b checker) string {
+	if t == nil {
+		return defaultTarget
+	}
+	ctx, cancel := context.WithTimeout(ctx, mirrorTimeout)
 	defer cancel()
-	var list, hosts []string
-	if t != nil {
-		output, _ := b.sh(ctx, t.mirrors) // the check "packages" reports what fails
-		for address := range strings.Lines(output) {
-			u, err := url.Parse(strings.TrimSpace(address))
-			if err != nil || slices.Contains(hosts, u.Host) || len(list) == maxMirrors {
-				continue
-			}
-			hosts = append(hosts, u.Host)
-			list = append(list, u.String())
-		}
-	}
-	if len(list) == 0 {
-		return []string{defaultTarget}
-	}
-	return list
+	output, _ := b.sh(ctx, t.mirrors) // the check "packages" reports what fails
+	first, _, _ := strings.Cut(output, "\n")
+	return cmp.Or(strings.TrimSpace(first), defaultTarget)
 }
 
 func (t *packageTool) check(ctx context.Context, b checker) (string, error) {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,11 @@ import (
 const (
 	// defaultTarget is fetched to test the network if the guest's package tool
 	// names no mirror. Every guest can fetch plain HTTP.
-	defaultTarget  = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
-	maxMirrors     = 2 // of the package tool; two that do not answer take all of checkTimeout
-	mirrorsTimeout = 10 * time.Second
-	checkTimeout   = 30 * time.Second
-	maxOutput      = 4 << 10 // kept of a command's output
-	maxChecks      = 32      // there are 13
+	defaultTarget = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
+	mirrorTimeout = 10 * time.Second // to ask the package tool for its mirrors
+	checkTimeout  = 30 * time.Second
+	maxOutput     = 4 << 10 // kept of a command's output
+	maxChecks     = 32      // there are 13
 
 	cause machine.Cause = "diagnose"
 )
@@ -71,7 +71,7 @@ func (r Result) Found() string {
 func (r Result) Advice() string { return fault.AdviceOf(r.Err) }
 
 // Target is the address that the network check fetches. The empty Target stands for
-// the mirrors of the guest's package tool, which agents need first.
+// the first mirror of the guest's package tool, which agents need first.
 type Target string
 
 // ParseTarget reads an address such as http://example.com/file, or none.
@@ -157,10 +157,10 @@ func guestChecks(ctx context.Context, b checker) []check {
 	tool := findPackageTool(ctx, b)
 	status := b.Status()
 	if m := status.Machine; m != nil && m.Network {
-		addresses, names := b.targets(ctx, tool)
-		checks = append(checks, check{"nat", "fetch " + strings.Join(addresses, " or ") + " in the guest", networkAdvice, anyOf(addresses, fetch)})
-		if len(names) > 0 {
-			checks = append(checks, check{"dns", "resolve " + strings.Join(names, " or ") + " in the guest", dnsAdvice, anyOf(names, resolve)})
+		target := cmp.Or(string(b.target), tool.address(ctx, b))
+		checks = append(checks, check{"nat", "fetch " + target + " in the guest", networkAdvice, networked(target, fetch)})
+		if u, err := url.Parse(target); err == nil && !isAddress(u.Hostname()) {
+			checks = append(checks, check{"dns", "resolve " + u.Hostname() + " in the guest", dnsAdvice, networked(u.Hostname(), resolve)})
 		}
 	}
 	if tool != nil {
@@ -169,23 +169,9 @@ func guestChecks(ctx context.Context, b checker) []check {
 	return checks
 }
 
-// targets returns the addresses that prove the network, one answer being enough,
-// and the host names in them.
-func (b checker) targets(ctx context.Context, tool *packageTool) (addresses, names []string) {
-	addresses = []string{string(b.target)}
-	if b.target == "" {
-		addresses = tool.addresses(ctx, b)
-	}
-	for _, text := range addresses {
-		u, err := url.Parse(text)
-		if err != nil {
-			continue
-		}
-		if _, err := netip.ParseAddr(u.Hostname()); err != nil {
-			names = append(names, u.Hostname())
-		}
-	}
-	return addresses, names
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
 func (c check) run(ctx context.Context, b checker) Result {
