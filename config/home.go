@@ -66,12 +66,6 @@ func (h Home) Packs() string { return h.join("container", "packs") }
 // Images is the store of images built from packs.
 func (h Home) Images() string { return h.join("container", "images") }
 
-// Kernel is the provisioned guest's kernel.
-func (h Home) Kernel() string { return h.join("container", "kernel", "vmlinux") }
-
-// BaseImage is the provisioned guest's read-only base.
-func (h Home) BaseImage() string { return h.join("container", "initfs.ext4") }
-
 // DataDisk is the guest's writable disk.
 func (h Home) DataDisk() string { return h.join("container", "data.ext4") }
 

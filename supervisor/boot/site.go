@@ -97,9 +97,6 @@ func (s *Site) Prepare(ctx context.Context, set config.Settings, fresh bool, tra
 	if err := tracker.Do(progress.StepDisk, func(progress.Func) error { return s.makeDisk(set) }); err != nil {
 		return err
 	}
-	if err := s.link(p.image); err != nil {
-		return err
-	}
 	s.ready = p
 	return s.writeRecord(record{Pack: set.Pack, Toolbox: set.Toolbox, Image: p.image.Digest.String(), Kernel: p.image.Kernel, Base: p.image.Base, BaseDigest: p.image.BaseDigest.String(), Missing: p.missing})
 }
@@ -146,11 +143,10 @@ func (s *Site) makeDisk(set config.Settings) error {
 // Reset removes the data disk.
 func (s *Site) Reset(context.Context) error { return removeFile(s.home.DataDisk()) }
 
-// Remove removes the data disk, the images and the links to them. It keeps packs
-// and the workspace.
+// Remove removes the data disk and the images. It keeps packs and the workspace.
 func (s *Site) Remove(ctx context.Context) error {
 	// The record goes first, so that a home with parts missing is not provisioned.
-	for _, path := range []string{recordFile(s.home), s.home.DataDisk(), s.home.Kernel(), s.home.BaseImage()} {
+	for _, path := range []string{recordFile(s.home), s.home.DataDisk()} {
 		if err := removeFile(path); err != nil {
 			return err
 		}
@@ -162,23 +158,6 @@ func (s *Site) Remove(ctx context.Context) error {
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.Unavailable, "remove", path, err).Advise("Make its folder writable.")
-	}
-	return nil
-}
-
-// link links the chosen image at its well-known paths in the home.
-func (s *Site) link(i image.Image) error {
-	for name, target := range map[string]string{s.home.Kernel(): i.Kernel, s.home.BaseImage(): i.Base} {
-		if now, err := os.Readlink(name); err == nil && now == target {
-			continue
-		}
-		if _, err := s.home.Make(filepath.Dir(name)); err != nil {
-			return err
-		}
-		temp := name + ".new"
-		if err := errors.Join(removeFile(temp), os.Symlink(target, temp), os.Rename(temp, name)); err != nil {
-			return fault.New(fault.Unavailable, "link", name, err).Advise("Make its folder writable.")
-		}
 	}
 	return nil
 }
