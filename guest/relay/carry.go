@@ -32,11 +32,11 @@ type chunk [chunkSize]byte
 // connect connects a program to the host.
 func (s *Socket) connect(c *net.UnixConn) {
 	defer hangUp(c)
+	defer context.AfterFunc(s.life, func() { hangUp(c) })()
 	from, err := s.sender(c)
-	if err != nil || !s.track(c) {
+	if err != nil {
 		return
 	}
-	defer s.untrack(c)
 	_ = c.SetWriteBuffer(sendBuffer) // on failure the default stays
 	ctx, cancel := context.WithTimeout(s.life, dialPatience)
 	host, err := s.relay.dial(ctx)
@@ -45,10 +45,7 @@ func (s *Socket) connect(c *net.UnixConn) {
 		return
 	}
 	defer hangUp(host)
-	if !s.track(host) {
-		return
-	}
-	defer s.untrack(host)
+	defer context.AfterFunc(s.life, func() { hangUp(host) })()
 	if _, err := host.Write(from.Bytes()); err != nil {
 		return
 	}

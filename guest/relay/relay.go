@@ -70,9 +70,7 @@ type Socket struct {
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
-	// Guarded by Relay.mu.
-	open  int
-	conns map[Conn]struct{}
+	open int // guarded by Relay.mu
 }
 
 // Room creates the socket of a room. Programs of the room's user and of root connect as that user;
@@ -97,7 +95,7 @@ func (r *Relay) listen(path string, mark func(int) (string, error), userOf func(
 		_ = l.Close()
 		return nil, fault.New(fault.Unavailable, op, path, err)
 	}
-	s := &Socket{relay: r, listener: l, userOf: userOf, mark: mark, conns: map[Conn]struct{}{}}
+	s := &Socket{relay: r, listener: l, userOf: userOf, mark: mark}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.work.Go(s.serve)
 	return s, nil
@@ -108,9 +106,6 @@ func (s *Socket) Close() error {
 	s.end()
 	err := s.listener.Close()
 	s.relay.mu.Lock()
-	for c := range s.conns {
-		hangUp(c)
-	}
 	s.relay.freed.Broadcast()
 	s.relay.mu.Unlock()
 	s.work.Wait()
@@ -160,18 +155,4 @@ func (s *Socket) leave() {
 	s.open--
 	r.open--
 	r.freed.Broadcast()
-}
-
-// track registers a connection to be ended by Close.
-func (s *Socket) track(c Conn) bool {
-	s.relay.mu.Lock()
-	defer s.relay.mu.Unlock()
-	s.conns[c] = struct{}{}
-	return s.life.Err() == nil
-}
-
-func (s *Socket) untrack(c Conn) {
-	s.relay.mu.Lock()
-	defer s.relay.mu.Unlock()
-	delete(s.conns, c)
 }
