@@ -3,6 +3,7 @@
 package files
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -65,17 +66,16 @@ func (service) Read(ctx context.Context, r *guestpb.ReadFileRequest, stream *con
 func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileRequest) (from int64, err error) {
 	switch {
 	case r.LastLines > 0:
-		if from, err = lastLines(ctx, f, r.LastLines); err != nil {
-			return 0, err
-		}
-		return f.Seek(from, io.SeekStart)
+		from, err = lastLines(ctx, f, r.LastLines)
 	case r.FirstLine > 0:
-		if err := skipLines(ctx, f, r.FirstLine-1); err != nil {
-			return 0, err
-		}
-		return f.Seek(0, io.SeekCurrent)
+		from, err = skipLines(ctx, f, r.FirstLine-1)
+	default:
+		from = int64(min(r.Offset, size)) // file systems refuse offsets that are too large
 	}
-	return f.Seek(int64(min(r.Offset, size)), io.SeekStart) // file systems refuse offsets that are too large
+	if err != nil {
+		return 0, err
+	}
+	return f.Seek(from, io.SeekStart)
 }
 
 // part copies the requested part of a file within its limits.
@@ -154,30 +154,22 @@ func (p *part) fits(data []byte) int {
 	return len(data)
 }
 
-// skipLines skips n lines.
-func skipLines(ctx context.Context, f *os.File, n uint64) error {
-	buffer := make([]byte, protocol.FileChunk)
-	for n > 0 && ctx.Err() == nil {
-		got, err := f.Read(buffer)
-		for at := 0; at < got; {
-			i := bytes.IndexByte(buffer[at:got], '\n')
-			if i < 0 {
-				break
-			}
-			at += i + 1
-			if n--; n == 0 {
-				_, err := f.Seek(int64(at-got), io.SeekCurrent)
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil // fewer lines: nothing is left to read
-		}
-		if err != nil {
-			return err
+// skipLines returns the offset after n lines, or the end of a file with fewer.
+func skipLines(ctx context.Context, f io.Reader, n uint64) (at int64, err error) {
+	for r := bufio.NewReaderSize(wanted{ctx, f}, protocol.FileChunk); n > 0; {
+		line, err := r.ReadSlice('\n')
+		at += int64(len(line))
+		switch err {
+		case nil:
+			n--
+		case bufio.ErrBufferFull: // the line goes on
+		case io.EOF:
+			return at, nil
+		default:
+			return 0, err
 		}
 	}
-	return ctx.Err()
+	return at, nil
 }
 
 // lastLines returns the offset of the last n lines, reading backwards.

@@ -43,10 +43,3 @@ func (r *rules) leavesOut(full, name string, folder bool) bool {
 	}
 	return name[0] == '.'
 }
-
-func join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
-}

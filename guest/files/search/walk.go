@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -44,7 +45,7 @@ func (w *walker) walk(dir *os.File, path string, above *rules, depth int) error 
 		if !folder && !e.Type().IsRegular() {
 			continue
 		}
-		at := join(path, name)
+		at := filepath.Join(path, name)
 		if asked := !folder && w.asked(at, name); !asked && here.leavesOut(at, name, folder) {
 			continue
 		}
