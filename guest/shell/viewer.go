@@ -20,6 +20,7 @@ const (
 	// but for at most stuckAfter: a closed notebook must not block others.
 	viewerBacklog = 256 << 10
 	stuckAfter    = time.Second
+	throttleCheck = 2 * time.Millisecond
 	// viewerMost is the unread output at which the oldest is dropped.
 	viewerMost = 1 << 20
 )
@@ -38,7 +39,6 @@ type Viewer struct {
 	buf    []byte
 	ended  *guestpb.ShellEnded
 	change chan struct{} // holds one token when there is new output
-	took   chan struct{} // holds one token when output was read
 	stuck  bool          // too slow; programs no longer wait for it
 }
 
@@ -84,7 +84,7 @@ func (s *session) came() {
 }
 
 func (s *session) attach(l *proc) *Viewer {
-	v := &Viewer{session: s, change: make(chan struct{}, 1), took: make(chan struct{}, 1)}
+	v := &Viewer{session: s, change: make(chan struct{}, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v.put(bytes.ReplaceAll([]byte(s.screen.text()), []byte("\n"), []byte("\r\n")))
@@ -111,7 +111,6 @@ func (v *Viewer) Next(ctx context.Context) ([]byte, *guestpb.ShellEnded, error) 
 		v.buf = v.buf[len(b):]
 		v.stuck = v.stuck && len(v.buf) > viewerBacklog
 		v.mu.Unlock()
-		poke(v.took)
 		switch {
 		case len(b) > 0:
 			return b, nil, nil
@@ -201,38 +200,25 @@ func (v *Viewer) finish(how *guestpb.ShellEnded) {
 	poke(v.change)
 }
 
-// throttle waits for viewers with much unread output, to slow the program down to their speed.
+// throttle waits while a viewer has much unread output, to slow the program down to its speed.
 func (s *session) throttle() {
-	s.mu.Lock()
-	var slow []*Viewer
-	for v := range s.viewers {
-		slow = append(slow, v)
-	}
-	s.mu.Unlock()
-	for _, v := range slow {
-		v.catchUp()
+	for late := time.Now().Add(stuckAfter); s.behind(time.Now().After(late)); time.Sleep(throttleCheck) {
 	}
 }
 
-func (v *Viewer) catchUp() {
-	patience := time.NewTimer(stuckAfter)
-	defer patience.Stop()
-	for {
+// behind reports whether a viewer has much unread output. Late says that it had its time: programs no
+// longer wait for it until it has caught up.
+func (s *session) behind(late bool) (behind bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for v := range s.viewers {
 		v.mu.Lock()
-		fine := len(v.buf) <= viewerBacklog || v.stuck || v.ended != nil
+		much := len(v.buf) > viewerBacklog && v.ended == nil
+		v.stuck = v.stuck || much && late
+		behind = behind || much && !v.stuck
 		v.mu.Unlock()
-		if fine {
-			return
-		}
-		select {
-		case <-v.took:
-		case <-patience.C:
-			v.mu.Lock()
-			v.stuck = true
-			v.mu.Unlock()
-			return
-		}
 	}
+	return behind
 }
 
 // poke puts a token into a channel unless it is full.
