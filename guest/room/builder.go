@@ -148,6 +148,15 @@ func mountOnto(tree, onto int) error {
 	return nil
 }
 
+// bindOnto mounts the open file or folder source onto another.
+func bindOnto(source, onto, attributes int, flags uint) error {
+	tree, err := bindOf(source, attributes, flags)
+	if err != nil {
+		return err
+	}
+	return mountOnto(tree, onto)
+}
+
 // openBeneath opens a path below a folder without following links.
 func openBeneath(dir int, name string, flags int) (int, error) {
 	return open(dir, name, flags, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_BENEATH)

@@ -196,11 +196,7 @@ func (b *builder) heavy(home int, name, where string) error {
 		return err
 	}
 	defer unix.Close(source)
-	tree, err := bindOf(source, quiet, 0)
-	if err != nil {
-		return err
-	}
-	return mountOnto(tree, at)
+	return bindOnto(source, at, quiet, 0)
 }
 
 // settings mounts the guest's resolv.conf and the room's hosts and hostname over the files in /etc.
@@ -242,9 +238,5 @@ func (b *builder) showFile(from, to string, attributes int) error {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := bindOf(source, attributes, 0)
-	if err != nil {
-		return err
-	}
-	return mountOnto(tree, at)
+	return bindOnto(source, at, attributes, 0)
 }

@@ -180,11 +180,7 @@ func (p place) seal() error {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := bindOf(at, unix.MOUNT_ATTR_RDONLY, unix.AT_RECURSIVE)
-	if err != nil {
-		return err
-	}
-	return mountOnto(tree, at)
+	return bindOnto(at, at, unix.MOUNT_ATTR_RDONLY, unix.AT_RECURSIVE)
 }
 
 // domain puts the thread into a Landlock domain. Without it, the program could use /proc to reach

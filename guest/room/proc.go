@@ -101,9 +101,8 @@ func (b *builder) cover(path string, with func(at int) int) error {
 		return err
 	}
 	defer unix.Close(at)
-	tree, err := bindOf(with(at), sealed, 0)
-	if err != nil {
+	if err := bindOnto(with(at), at, sealed, 0); err != nil {
 		return fmt.Errorf("cover %s: %w", path, err)
 	}
-	return mountOnto(tree, at)
+	return nil
 }

@@ -49,7 +49,6 @@ type Room struct {
 
 	trusted   bool // the gateway's certificate is in the system's bundle
 	unsettled bool // its network may differ from the spec
-	lines     commandLines
 }
 
 // maxStarts bounds the commands of one room that start at once. Others wait, so that PID 1 stays
