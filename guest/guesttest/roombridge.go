@@ -123,8 +123,6 @@ func bridgeStolen(ctx context.Context, t *testing.T, alice, bob *agent) {
 	if exit.Status() == 0 || strings.Contains(out, string(alice.User)) {
 		t.Errorf("bob's program with alice's token: %+v %s", exit, out)
 	}
-	// The guest's own socket is in no room, and its root is no agent.
-	nothing("the guest's root", bob.suite.guestAsks(ctx, t, asIs, alice.token))
 	alice.isAnswered(ctx, t)
 }
 

@@ -5,9 +5,6 @@ package pid1
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/mdlayher/vsock"
 	"golang.org/x/sys/unix"
@@ -18,19 +15,6 @@ import (
 
 // shim is the path of the bridge client in the guest.
 const shim = own + "/host"
-
-// openBridge starts the relay to the host's bridge, if the host serves one, and opens the socket
-// for programs outside of rooms.
-func (m *machine) openBridge(key []byte) {
-	if len(key) != protocol.KeySize {
-		return // no bridge; the service has checked other lengths
-	}
-	r := relay.New(protocol.BridgeKey(key), dialBridge)
-	m.relay.Store(r)
-	if _, err := r.Guest(protocol.BridgeSocket); err != nil {
-		m.warn("serve the bridge", err)
-	}
-}
 
 // hostWindow is the kernel's receive buffer for a connection to the bridge: half the default, to
 // save memory. With a quarter, the kernel would send a credit update for every read.
@@ -55,19 +39,4 @@ func dialBridge(ctx context.Context) (relay.Conn, error) {
 		return nil, err
 	}
 	return c, nil
-}
-
-// showShim mounts the bridge client in the guest's root, read-only. It replaces a file from an
-// earlier boot.
-func showShim() error {
-	if err := os.MkdirAll(filepath.Dir(protocol.ShimPath), 0o755); err != nil {
-		return err
-	}
-	if err := os.Remove(protocol.ShimPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := bindProgram(shim, protocol.ShimPath); err != nil {
-		return err
-	}
-	return unix.Mount("", protocol.ShimPath, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, "")
 }

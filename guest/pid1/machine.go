@@ -123,7 +123,9 @@ func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 		m.mounts = append(m.mounts, want)
 		m.mu.Unlock()
 	}
-	m.openBridge(boot.GetBridgeKey())
+	if key := boot.GetBridgeKey(); len(key) == protocol.KeySize { // or the host serves no bridge
+		m.relay.Store(relay.New(protocol.BridgeKey(key), dialBridge))
+	}
 	m.log("mounts")
 	patchForGood()
 	m.rooms.Prepare() // before the other processors start: the kernel patches its code for the first limits

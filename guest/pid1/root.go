@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"osaurus-sandbox/guest/protocol"
 )
 
 // Paths before and after the root changes. The guest program keeps its own files under own.
@@ -76,9 +74,6 @@ func (m *machine) finishRoot() error {
 	}
 	if err := os.WriteFile(resolvers, nil, 0o644); err != nil {
 		return bootErr("make file", resolvers, err, "")
-	}
-	if err := showShim(); err != nil {
-		m.warn("show "+protocol.ShimPath, err)
 	}
 	m.set(kernelSettings())
 	text := read("/etc/os-release")

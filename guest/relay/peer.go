@@ -20,12 +20,11 @@ func (s *Socket) sender(c *net.UnixConn) (protocol.Caller, error) {
 		return protocol.Caller{}, err
 	}
 	defer func() { _ = unix.Close(p.pidfd) }()
-	uid, ok := s.userOf(p.cred.Uid)
-	if !ok {
+	if p.cred.Uid != s.uid && p.cred.Uid != 0 {
 		return protocol.Caller{}, errors.New("the user may not use this socket")
 	}
 	plugin, err := p.plugin(s.mark)
-	return protocol.Caller{Key: s.relay.key, UID: uid, Plugin: plugin}, err
+	return protocol.Caller{Key: s.relay.key, UID: s.uid, Plugin: plugin}, err
 }
 
 // peer is the connecting process, as recorded by the kernel.
@@ -61,9 +60,6 @@ func peerOf(c *net.UnixConn) (peer, error) {
 // plugin returns the plugin that the process belongs to. It fails if the process has ended, since
 // its plugin can no longer be known.
 func (p peer) plugin(mark func(pid int) (string, error)) (config.PluginID, error) {
-	if mark == nil {
-		return "", nil
-	}
 	id, err := mark(int(p.cred.Pid))
 	if err != nil {
 		return "", err

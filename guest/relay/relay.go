@@ -60,32 +60,23 @@ func New(key protocol.BridgeKey, dial func(context.Context) (Conn, error)) *Rela
 	return r
 }
 
-// Socket is a Unix socket for programs of one user or of all users.
+// Socket is a Unix socket for the programs of a room.
 type Socket struct {
 	relay    *Relay
 	listener *net.UnixListener
-	userOf   func(peer uint32) (uid uint32, ok bool)
-	mark     func(pid int) (string, error) // nil if no program belongs to a plugin
-	life     context.Context               // cancelled by Close
+	uid      uint32
+	mark     func(pid int) (string, error)
+	life     context.Context // cancelled by Close
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
 	open int // guarded by Relay.mu
 }
 
-// Room creates the socket of a room. Programs of the room's user and of root connect as that user;
-// others are refused. Mark returns the plugin that a process belongs to, or "".
+// Room creates the socket of a room, with permission for everyone there to connect. Programs of the
+// room's user and of root connect as that user; others are refused. Mark returns the plugin that a
+// process belongs to, or "".
 func (r *Relay) Room(path string, uid uint32, mark func(pid int) (string, error)) (*Socket, error) {
-	return r.listen(path, mark, func(peer uint32) (uint32, bool) { return uid, peer == uid || peer == 0 })
-}
-
-// Guest creates the guest's own socket. Every user may connect, under its own uid.
-func (r *Relay) Guest(path string) (*Socket, error) {
-	return r.listen(path, nil, func(peer uint32) (uint32, bool) { return peer, true })
-}
-
-// listen creates a socket with permission for everyone to connect.
-func (r *Relay) listen(path string, mark func(int) (string, error), userOf func(uint32) (uint32, bool)) (*Socket, error) {
 	const op = "make the bridge's socket"
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -95,7 +86,7 @@ func (r *Relay) listen(path string, mark func(int) (string, error), userOf func(
 		_ = l.Close()
 		return nil, fault.New(fault.Unavailable, op, path, err)
 	}
-	s := &Socket{relay: r, listener: l, userOf: userOf, mark: mark}
+	s := &Socket{relay: r, listener: l, uid: uid, mark: mark}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.work.Go(s.serve)
 	return s, nil

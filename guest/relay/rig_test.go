@@ -81,7 +81,7 @@ func echo(uid uint32, c net.Conn) {
 func (r *rig) room(name string, uid uint32) string {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
-	s, err := r.Room(path, uid, nil)
+	s, err := r.Room(path, uid, func(int) (string, error) { return "", nil })
 	if err != nil {
 		r.t.Fatal(err)
 	}
