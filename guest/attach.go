@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 
@@ -36,18 +35,12 @@ func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.T
 		defer cancel()
 		return nil, c.fault(ctx, op, string(shell.Session), err)
 	}
-	a := &attachment{client: c.Client, stream: stream, cancel: cancel, done: make(chan struct{})}
-	err = a.stream.Send(&guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
-	var first *guestpb.ShellAttachResponse
-	if err == nil || errors.Is(err, io.EOF) { // on EOF, Receive returns the reason
-		first, err = a.stream.Receive()
-	}
+	first, err := openStream(ctx, stream, &guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
 	if err != nil {
 		defer cancel()
 		return nil, c.fault(ctx, op, string(shell.Session), err)
 	}
-	// The transport looks at the context only when the request has ended.
-	context.AfterFunc(ctx, func() { _ = a.stream.CloseRequest() })
+	a := &attachment{client: c.Client, stream: stream, cancel: cancel, done: make(chan struct{})}
 	go a.follow(ctx, first, output)
 	return a, nil
 }

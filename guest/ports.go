@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -34,7 +33,11 @@ func (c *Client) ConnectPort(ctx context.Context, user config.LinuxUser, port co
 	ctx, cancel := context.WithCancelCause(ctx)
 	conn := &connection{client: c, subject: fmt.Sprintf("%v of %s", port, user), ctx: ctx, cancel: cancel}
 	late := time.AfterFunc(connectLimit, func() { cancel(ErrSilent) })
-	err := conn.open(&guestpb.ConnectTo{User: string(user), Port: uint32(port)})
+	to := &guestpb.ConnectTo{User: string(user), Port: uint32(port)}
+	var err error
+	if conn.stream, err = c.ports.Connect(ctx); err == nil { // which a server accepts before the first answer
+		_, err = openStream(ctx, conn.stream, &guestpb.ConnectRequest{What: &guestpb.ConnectRequest_To{To: to}})
+	}
 	if !late.Stop() && err == nil {
 		err = ErrSilent
 	}
@@ -43,23 +46,6 @@ func (c *Client) ConnectPort(ctx context.Context, user config.LinuxUser, port co
 		return nil, conn.fault(err)
 	}
 	return conn, nil
-}
-
-// open waits until a server has accepted.
-func (c *connection) open(to *guestpb.ConnectTo) (err error) {
-	if c.stream, err = c.client.ports.Connect(c.ctx); err != nil {
-		return err
-	}
-	// The transport looks at the context only when the request has ended.
-	context.AfterFunc(c.ctx, func() {
-		_ = c.stream.CloseRequest()
-		_ = c.stream.CloseResponse()
-	})
-	err = c.stream.Send(&guestpb.ConnectRequest{What: &guestpb.ConnectRequest_To{To: to}})
-	if err == nil || errors.Is(err, io.EOF) { // on EOF, Receive returns the reason
-		_, err = c.stream.Receive()
-	}
-	return err
 }
 
 func (c *connection) fault(err error) error {

@@ -61,9 +61,9 @@ func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 	if cmd.Stdin != nil || cmd.Terminal != nil {
 		send = p.sendWithInput
 	}
-	err := send(ctx, start)
-	if err == nil {
-		err = p.begun()
+	first, err := send(ctx, start)
+	if err == nil && first.GetStarted() == nil {
+		err = errors.New("the guest did not say that the command was started")
 	}
 	if !late.Stop() && err == nil {
 		cancel(ErrSilent)
@@ -77,10 +77,7 @@ func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 	if cmd.Timeout > 0 {
 		late = time.AfterFunc(cmd.Timeout+cmp.Or(cmd.Grace, execGrace)+execSlack, func() { cancel(ErrSilent) })
 	}
-	if p.input != nil {
-		// The transport looks at the context only when the request has ended.
-		context.AfterFunc(ctx, func() { _ = p.input.CloseRequest() })
-	}
+	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
 	if cmd.Stdin != nil {
 		go p.feed()
 	}
@@ -101,25 +98,21 @@ func (c *Client) Run(ctx context.Context, cmd engine.Command) (engine.Exit, erro
 	return engine.Run(ctx, c.Room(engine.Root), cmd)
 }
 
-// sendWithInput starts a command that takes input.
-func (p *process) sendWithInput(ctx context.Context, start *guestpb.Start) error {
+// sendWithInput starts a command that takes input, and returns the first answer.
+func (p *process) sendWithInput(ctx context.Context, start *guestpb.Start) (*guestpb.ExecResponse, error) {
 	stream, err := p.client.rpc.Exec(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.input, p.receive = stream, stream.Receive
-	err = stream.Send(&guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
-	if errors.Is(err, io.EOF) {
-		return nil // Receive has the reason
-	}
-	return err
+	return openStream(ctx, stream, &guestpb.ExecRequest{What: &guestpb.ExecRequest_Start{Start: start}})
 }
 
-// sendAlone starts a command that takes no input.
-func (p *process) sendAlone(ctx context.Context, start *guestpb.Start) error {
+// sendAlone starts a command that takes no input, and returns the first answer.
+func (p *process) sendAlone(ctx context.Context, start *guestpb.Start) (*guestpb.ExecResponse, error) {
 	stream, err := p.client.commands.ExecWithoutInput(ctx, start)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.receive = func() (*guestpb.ExecResponse, error) {
 		if stream.Receive() {
@@ -127,20 +120,21 @@ func (p *process) sendAlone(ctx context.Context, start *guestpb.Start) error {
 		}
 		return nil, cmp.Or(stream.Err(), io.EOF)
 	}
-	return nil
+	return p.receive()
 }
 
-// begun waits until the command runs.
-func (p *process) begun() error {
-	first, err := p.receive()
-	if err != nil {
-		return err
+// openStream sends the first message of a stream and returns the first answer. The end of ctx ends
+// the stream.
+func openStream[Q, R any](ctx context.Context, s *connect.BidiStreamForClientSimple[Q, R], first *Q) (*R, error) {
+	// The transport looks at the context only when the request has ended.
+	context.AfterFunc(ctx, func() {
+		_ = s.CloseRequest()
+		_ = s.CloseResponse()
+	})
+	if err := s.Send(first); err != nil && !errors.Is(err, io.EOF) { // after EOF, Receive returns the reason
+		return nil, err
 	}
-	if first.GetStarted() == nil {
-		return errors.New("the guest did not say that the command was started")
-	}
-	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
-	return nil
+	return s.Receive()
 }
 
 func (c room) startOf(cmd engine.Command) *guestpb.Start {
