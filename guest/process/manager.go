@@ -190,16 +190,16 @@ func (m *Manager) launch(s Spec, c *Child, t streams) error {
 	for n, f := range t.files {
 		i.files[n] = f.Fd()
 	}
-	groups := m.opts.Cgroup
+	groups, mark := m.opts.Cgroup, ""
 	if s.Place != nil {
-		groups, i.user = s.Place.Cgroup(), s.Place.Credential()
+		groups, i.user, mark = s.Place.Cgroup(), s.Place.Credential(), s.Place.Mark()
 	}
 	if s.Program != nil {
 		i.program = int(s.Program.Fd())
 		defer runtime.KeepAlive(s.Program)
 	}
 	if groups != "" {
-		fd, err := c.makeGroup(groups, markOf(s.Place))
+		fd, err := c.makeGroup(groups, mark)
 		if err != nil {
 			return startFault("make group for command", s.Args[0], err)
 		}
@@ -221,15 +221,7 @@ func (m *Manager) launch(s Spec, c *Child, t streams) error {
 		}
 		return nil
 	}
-	var err error
-	if s.Place == nil {
-		if err = look(); err == nil {
-			err = fork()
-		}
-	} else {
-		err = m.onThread(s, look, fork)
-	}
-	if err != nil {
+	if err := m.onThread(s, look, fork); err != nil {
 		return err
 	}
 	switch err := c.start.await(m.patience); {

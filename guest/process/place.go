@@ -24,20 +24,9 @@ type Place interface {
 	Credential() *syscall.Credential
 	// Cgroup returns the directory in which each child gets its own group.
 	Cgroup() string
-}
-
-// Marked is a Place that marks its children and their descendants. The function Mark returns the
-// mark of a process.
-type Marked interface {
-	// Mark returns the mark, which must not contain a slash, or "" for none.
+	// Mark returns what marks the children and their descendants, or "": see the function Mark. It must
+	// not contain a slash.
 	Mark() string
-}
-
-func markOf(p Place) string {
-	if m, ok := p.(Marked); ok {
-		return m.Mark()
-	}
-	return ""
 }
 
 // As runs f while the calling thread accesses files as the user c, or root if c is nil. Use it for
@@ -64,7 +53,10 @@ func (m *Manager) onThread(s Spec, look, fork func() error) error {
 	go func() {
 		// Never unlocked: the thread is in other namespaces and must end with the goroutine.
 		runtime.LockOSThread()
-		err := s.Place.Enter()
+		var err error
+		if s.Place != nil {
+			err = s.Place.Enter()
+		}
 		if err != nil {
 			err = fault.New(fault.Unavailable, "enter place", "", err)
 		} else {

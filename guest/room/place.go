@@ -149,7 +149,7 @@ func (p place) Credential() *syscall.Credential {
 // Cgroup returns the room's group.
 func (p place) Cgroup() string { return string(p.room.group) }
 
-// Mark implements process.Marked.
+// Mark returns the plugin.
 func (p place) Mark() string { return string(p.plugin) }
 
 // Multiplexer returns the room's ptmx.
@@ -165,6 +165,7 @@ type initPlace struct{ group group }
 func (initPlace) Enter() error                    { return nil }
 func (initPlace) Credential() *syscall.Credential { return nil }
 func (t initPlace) Cgroup() string                { return string(t.group) }
+func (initPlace) Mark() string                    { return "" }
 
 // seal mounts the read-only folder, with all mounts below it, read-only over itself. No other
 // process sees that.

@@ -139,6 +139,7 @@ func (j jail) Enter() error {
 
 func (j jail) Credential() *syscall.Credential { return nil }
 func (j jail) Cgroup() string                  { return j.group }
+func (jail) Mark() string                      { return "" }
 
 // run runs a command in the rig's session.
 func (r *rig) run(command string) *guestpb.ShellRunResponse {
