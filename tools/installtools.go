@@ -12,25 +12,23 @@ type installIn struct {
 
 // installTools makes the tools that install packages.
 func installTools(i *Installer) []Tool {
-	tool := func(name Name, title, description string, install func(ctx context.Context, c *Call, names []string) (Installed, error)) Tool {
+	tool := func(name Name, title, description string, m packages.Manager) Tool {
 		return Define(Spec{
 			Name: name, Title: title, Description: description, Gate: Exec, Lean: true, Budget: installBudget,
 			Hints: Hints{Idempotent: true, OpenWorld: true},
 		}, func(ctx context.Context, c *Call, in installIn) (Installed, error) {
-			return install(ctx, c, in.Packages)
+			if m == "" {
+				return i.System(ctx, c, in.Packages)
+			}
+			return i.Install(ctx, c, m, in.Packages)
 		})
-	}
-	with := func(m packages.Manager) func(context.Context, *Call, []string) (Installed, error) {
-		return func(ctx context.Context, c *Call, names []string) (Installed, error) {
-			return i.Install(ctx, c, m, names)
-		}
 	}
 	return []Tool{
 		tool("sandbox_install", "Install system packages",
-			`Install packages of your sandbox's Linux (apk or apt, whichever it has), as root, for you alone: ["ffmpeg", "jq=1.7.1-r0"].`, i.System),
+			`Install packages of your sandbox's Linux (apk or apt, whichever it has), as root, for you alone: ["ffmpeg", "jq=1.7.1-r0"].`, ""),
 		tool("sandbox_pip_install", "Install Python packages",
-			`Install Python packages into your virtual environment ~/.venv, whose python3 comes first in PATH: ["requests", "pandas>=2,<3"].`, with(packages.Pip)),
+			`Install Python packages into your virtual environment ~/.venv, whose python3 comes first in PATH: ["requests", "pandas>=2,<3"].`, packages.Pip),
 		tool("sandbox_npm_install", "Install Node packages",
-			`Install Node packages into ~/.osaurus/node_workspace, where node and your commands find them from any folder: ["typescript@^5", "@types/node"].`, with(packages.NPM)),
+			`Install Node packages into ~/.osaurus/node_workspace, where node and your commands find them from any folder: ["typescript@^5", "@types/node"].`, packages.NPM),
 	}
 }

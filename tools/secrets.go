@@ -72,10 +72,8 @@ func newSecretSet(store Secrets) Tool {
 		if in.Value == "" {
 			c.Say("waiting for a person to give %s", name)
 			err = store.Ask(ctx, c.Agent, name, in.Description, in.Instructions)
-			if fault.KindOf(err) == fault.UserDenied {
-				err = &Failure{Kind: fault.UserDenied, Message: fmt.Sprintf("a person was asked for %s and did not give it. Do without it, or say what it is needed for and ask whether to try again", name), Cause: err}
-			}
-			return secretSetOut{in.Key, err == nil}, err
+			refused := fmt.Sprintf("a person was asked for %s and did not give it. Do without it, or say what it is needed for and ask whether to try again", name)
+			return secretSetOut{in.Key, err == nil}, askedInVain(err, refused)
 		}
 		value, err := secrets.ParseValue(in.Value)
 		if err != nil {
