@@ -10,8 +10,7 @@ import (
 )
 
 // protocol parses the requests of a Linux guest and encodes the replies, for streams. go-fuse's own
-// server does that for VirtioFS, but on macOS it speaks the dialect of macFUSE. Extended
-// attributes are not served, so the guest's kernel stops asking for them.
+// server does that for VirtioFS, but on macOS it speaks the dialect of macFUSE.
 type protocol struct{ files *session }
 
 // The types of replies that differ between systems in go-fuse, as Linux lays them out.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -187,7 +186,7 @@ func TestQuotaBorders(t *testing.T) {
 	want(t, "write more", l.write(inside.Fh, 200*kib, make([]byte, 4*kib), 0), unix.EDQUOT)
 }
 
-// Space of links and attributes counts, and is freed once.
+// Space of links counts, and is freed once.
 func TestSpaceWithoutWrites(t *testing.T) {
 	l := newLimited(t, 1024*kib, 0)
 	for i := range 10 {
@@ -199,17 +198,7 @@ func TestSpaceWithoutWrites(t *testing.T) {
 		}
 	}
 	f := must(l.create(l.home, "f"))(t)
-	in := fuse.SetXAttrIn{Size: 3000}
-	_, err := l.request(opSetXAttr, f.NodeId, slices.Concat(bytesOf(&in)[inHeaderSize:inHeaderSize+8], []byte("user.x\x00"), make([]byte, 3000)), 0)
-	want(t, "set an attribute", err, nil)
-	l.exact()
-	_, err = call[none, none](l.client, opRemoveXAttr, f.NodeId, nil, "user.x")
-	want(t, "remove it", err, nil)
-	l.exact()
 	want(t, "fill the rest", l.fallocate(f.Fh, 0, uint64(l.left()), 0), nil)
-	in = fuse.SetXAttrIn{}
-	_, err = l.request(opSetXAttr, f.NodeId, slices.Concat(bytesOf(&in)[inHeaderSize:inHeaderSize+8], []byte("user.x\x00")), 0)
-	want(t, "an attribute without a value where it is full", err, unix.EDQUOT)
 	l.release(f.Fh)
 	want(t, "unlink", l.unlink(l.home, "f"), nil)
 	l.exact()

@@ -30,10 +30,6 @@ const (
 	opStatFS        opcode = 17
 	opRelease       opcode = 18
 	opFsync         opcode = 20
-	opSetXAttr      opcode = 21
-	opGetXAttr      opcode = 22
-	opListXAttr     opcode = 23
-	opRemoveXAttr   opcode = 24
 	opInit          opcode = 26
 	opOpenDir       opcode = 27
 	opReadDir       opcode = 28
@@ -57,8 +53,8 @@ const (
 	// maxMessage bounds each direction of a request, since a guest can name the same page many
 	// times to have gigabytes allocated.
 	maxMessage = maxData + 64<<10
-	// maxCopied bounds a request without file data. Linux's largest is a SETXATTR of 64 KiB.
-	maxCopied = 128 << 10
+	// maxCopied bounds a request without file data or a list of nodes. The longest has two paths.
+	maxCopied = 16 << 10
 
 	inHeaderSize  = int(headerSize)
 	outHeaderSize = int(unsafe.Sizeof(fuse.OutHeader{}))
@@ -101,10 +97,6 @@ var operations = [...]operation{
 	opStatFS:        {size: headerSize},
 	opRelease:       {size: unsafe.Sizeof(fuse.ReleaseIn{})},
 	opFsync:         {size: unsafe.Sizeof(fuse.FsyncIn{}), slow: true},
-	opSetXAttr:      {size: headerSize + 8, writes: true},
-	opGetXAttr:      {size: unsafe.Sizeof(fuse.GetXAttrIn{})},
-	opListXAttr:     {size: unsafe.Sizeof(fuse.GetXAttrIn{})},
-	opRemoveXAttr:   {size: headerSize, writes: true},
 	opInit:          {size: headerSize + 16},
 	opOpenDir:       {size: unsafe.Sizeof(fuse.OpenIn{})},
 	opReadDir:       {size: unsafe.Sizeof(fuse.ReadIn{})},
@@ -169,7 +161,7 @@ func check(op opcode, request [][]byte, length int, readOnly bool) unix.Errno {
 	switch {
 	case o.size == 0:
 		return unix.ENOSYS
-	case length < int(o.size), op != opWrite && length > maxCopied:
+	case length < int(o.size), op != opWrite && op != opBatchForget && length > maxCopied:
 		return unix.EIO
 	case o.writes && readOnly:
 		return unix.EROFS

@@ -29,7 +29,8 @@ const (
 
 // session is one mount of the share by the guest. It implements the file system for go-fuse. Of the
 // embedded default, requests get ENOSYS, and the guest's kernel does not send them again: FLUSH
-// (writes are written through), ACCESS and locks (the guest's kernel handles them), TMPFILE, IOCTL.
+// (writes are written through), ACCESS and locks (the guest's kernel handles them), extended attributes
+// (which no copy of a home keeps), TMPFILE, IOCTL.
 type session struct {
 	fuse.RawFileSystem
 	dev      *Server
