@@ -155,16 +155,20 @@ func (s *session) locked(cause error) error {
 	return secrets.Locked.Fault(s.op, theService, cause).Advise(unlockAdvice)
 }
 
-// find searches all keyrings and unlocks the items it finds.
-func (s *session) find(ctx context.Context, by attributes) ([]dbus.ObjectPath, error) {
-	var items, locked []dbus.ObjectPath
-	if err := s.call(ctx, servicePath, serviceInterface+"SearchItems", map[string]string(by))(&items, &locked); err != nil {
-		return nil, err
+// search opens a session, searches all keyrings and unlocks the items it finds.
+func search(ctx context.Context, op string, by attributes) (s *session, items []dbus.ObjectPath, err error) {
+	if s, err = open(ctx, op); err != nil {
+		return nil, nil, err
 	}
-	if err := s.unlock(ctx, locked...); err != nil {
-		return nil, err
+	var locked []dbus.ObjectPath
+	err = s.call(ctx, servicePath, serviceInterface+"SearchItems", map[string]string(by))(&items, &locked)
+	if err == nil {
+		err = s.unlock(ctx, locked...)
 	}
-	return append(items, locked...), nil
+	if err != nil {
+		s.close()
+	}
+	return s, append(items, locked...), err
 }
 
 func (s *session) unlock(ctx context.Context, what ...dbus.ObjectPath) error {

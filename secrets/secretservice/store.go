@@ -38,17 +38,13 @@ func attributesOf(k secrets.Key) attributes {
 const schemaKey, schema = "xdg:schema", "org.freedesktop.Secret.Generic"
 
 func (keyring) Read(ctx context.Context, op string, k secrets.Key) (string, error) {
-	s, err := open(ctx, op)
+	s, items, err := search(ctx, op, attributesOf(k))
 	if err != nil {
 		return "", err
 	}
 	defer s.close()
-	items, err := s.find(ctx, attributesOf(k))
-	if err == nil && len(items) == 0 {
-		err = secrets.Missing
-	}
-	if err != nil {
-		return "", err
+	if len(items) == 0 {
+		return "", secrets.Missing
 	}
 	var sealed sealedSecret
 	if err := s.call(ctx, items[0], itemInterface+"GetSecret", s.path)(&sealed); err != nil {
@@ -63,7 +59,7 @@ func (keyring) Read(ctx context.Context, op string, k secrets.Key) (string, erro
 
 // Write updates the item in its keyring, or adds one to the default keyring.
 func (keyring) Write(ctx context.Context, op string, k secrets.Key, text string) error {
-	s, err := open(ctx, op)
+	s, items, err := search(ctx, op, attributesOf(k))
 	if err != nil {
 		return err
 	}
@@ -71,10 +67,6 @@ func (keyring) Write(ctx context.Context, op string, k secrets.Key, text string)
 	sealed, err := s.seal([]byte(text))
 	if err != nil {
 		return fault.New(fault.Execution, op, k.String(), err)
-	}
-	items, err := s.find(ctx, attributesOf(k))
-	if err != nil {
-		return err
 	}
 	if len(items) > 0 {
 		return s.call(ctx, items[0], itemInterface+"SetSecret", sealed)()
@@ -100,17 +92,13 @@ func (keyring) Write(ctx context.Context, op string, k secrets.Key, text string)
 
 // Remove deletes the secret from every keyring.
 func (keyring) Remove(ctx context.Context, op string, k secrets.Key) error {
-	s, err := open(ctx, op)
+	s, items, err := search(ctx, op, attributesOf(k))
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	items, err := s.find(ctx, attributesOf(k))
-	if err == nil && len(items) == 0 {
-		err = secrets.Missing
-	}
-	if err != nil {
-		return err
+	if len(items) == 0 {
+		return secrets.Missing
 	}
 	for _, item := range items {
 		var prompt dbus.ObjectPath
@@ -125,15 +113,11 @@ func (keyring) Remove(ctx context.Context, op string, k secrets.Key) error {
 }
 
 func (keyring) Accounts(ctx context.Context, op, service string) ([]string, error) {
-	s, err := open(ctx, op)
+	s, items, err := search(ctx, op, attributes{"service": service})
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	items, err := s.find(ctx, attributes{"service": service})
-	if err != nil {
-		return nil, err
-	}
 	var accounts []string
 	for _, item := range items {
 		found := attributes{}
