@@ -63,12 +63,10 @@ func Line(s string, most int) string {
 
 // InvalidUTF8 returns the offset of the first byte that is not valid UTF-8, or -1.
 func InvalidUTF8(text []byte) int {
-	for at := 0; at < len(text); {
-		r, size := utf8.DecodeRune(text[at:])
-		if r == utf8.RuneError && size == 1 {
+	for at, r := range string(text) {
+		if r == utf8.RuneError && !bytes.HasPrefix(text[at:], []byte(string(utf8.RuneError))) {
 			return at
 		}
-		at += size
 	}
 	return -1
 }
