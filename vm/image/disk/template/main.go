@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	size      = 1 << 30 // disk.MinSize
+	size      = "1g" // disk.MinSize
 	blockSize = 4096
 
 	// Fixed, so that the same options give the same template.
@@ -41,25 +41,15 @@ func run(output string) error {
 	}
 	defer os.RemoveAll(dir)
 	image := filepath.Join(dir, "data.ext4")
-	if err := os.WriteFile(image, nil, 0o600); err != nil {
-		return err
-	}
-	if err := os.Truncate(image, size); err != nil {
-		return err
-	}
-	// Use none of the host's mke2fs configuration.
-	config := filepath.Join(dir, "mke2fs.conf")
-	if err := os.WriteFile(config, []byte("[defaults]\n"), 0o600); err != nil {
-		return err
-	}
 	mke2fs := exec.Command("mke2fs", "-q", "-F", "-b", fmt.Sprint(blockSize), "-I", "256", "-i", "16384", "-L", "data", "-U", uuid,
 		"-m", "0", // reserve nothing for root: quotas limit the others
 		"-J", "size=64", // the default for a disk of 8 GiB
 		"-O", "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,"+
 			"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed,quota,project",
 		"-E", "quotatype=prjquota,lazy_itable_init=1,lazy_journal_init=1,nodiscard,hash_seed="+hashSeed,
-		image)
-	mke2fs.Env = append(os.Environ(), "E2FSPROGS_FAKE_TIME="+now, "MKE2FS_CONFIG="+config)
+		image, size)
+	// Use none of the host's mke2fs configuration.
+	mke2fs.Env = append(os.Environ(), "E2FSPROGS_FAKE_TIME="+now, "MKE2FS_CONFIG=/dev/null")
 	mke2fs.Stderr = os.Stderr
 	if err := mke2fs.Run(); err != nil {
 		return fmt.Errorf("mke2fs: %w", err)
