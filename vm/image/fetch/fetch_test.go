@@ -162,7 +162,11 @@ func TestRejectsBadServers(t *testing.T) {
 		"gone":                     {http.NotFound, fault.NotFound},
 		"forbidden":                {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403) }, fault.Unavailable},
 		"broken":                   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }, fault.Unavailable},
-		"silent":                   {func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); <-r.Context().Done() }, fault.Unavailable},
+		"silent": {func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // a return would answer a client that is about to close the connection
+		}, fault.Unavailable},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := serve(t, c.h)
