@@ -122,21 +122,20 @@ func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPlu
 }
 
 // Enable enables a plugin's tools.
-func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
-	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.enable", true)
-	return &controlpb.EnablePluginResponse{Plugin: p}, err
+func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
+	return s.able(ctx, r.Agent, r.Plugin, "plugin.enable", true)
 }
 
 // Disable disables them.
-func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
-	p, err := s.able(ctx, r.Agent, r.Plugin, "plugin.disable", false)
-	return &controlpb.DisablePluginResponse{Plugin: p}, err
+func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
+	return s.able(ctx, r.Agent, r.Plugin, "plugin.disable", false)
 }
 
-func (s installService) able(ctx context.Context, agent, plugin, action string, on bool) (*controlpb.InstalledPlugin, error) {
-	return s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
+func (s installService) able(ctx context.Context, agent, plugin, action string, on bool) (*controlpb.InstalledPluginResponse, error) {
+	p, err := s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
 		return s.Plugins.Enable(ctx, toolhost.AgentOf(a), id, on, string(callerOf(ctx).cause()))
 	})
+	return &controlpb.InstalledPluginResponse{Plugin: p}, err
 }
 
 // Verify checks whether plugins are as they were installed.

@@ -135,20 +135,19 @@ func (s pluginService) keep(recipe plugins.Recipe, r *controlpb.ImportPluginRequ
 }
 
 // changed runs do for a plugin and audits it.
-func (s pluginService) changed(ctx context.Context, action, plugin, detail string, do func(config.PluginID) (library.Entry, error)) (*controlpb.Plugin, error) {
+func (s pluginService) changed(ctx context.Context, action, plugin, detail string, do func(config.PluginID) (library.Entry, error)) (*controlpb.PluginResponse, error) {
 	id, err := config.ParsePluginID(plugin)
 	if err != nil {
 		return nil, err
 	}
 	n := note{action: action, subject: plugin, detail: detail, strict: true}
 	e, err := answered(ctx, s.service, n, func() (library.Entry, error) { return do(id) })
-	return pluginProto(e), err
+	return &controlpb.PluginResponse{Plugin: pluginProto(e)}, err
 }
 
 // Duplicate copies a plugin.
-func (s pluginService) Duplicate(ctx context.Context, r *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
-	p, err := s.changed(ctx, "plugin.duplicate", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Name) })
-	return &controlpb.DuplicatePluginResponse{Plugin: p}, err
+func (s pluginService) Duplicate(ctx context.Context, r *controlpb.DuplicatePluginRequest) (*controlpb.PluginResponse, error) {
+	return s.changed(ctx, "plugin.duplicate", r.Plugin, r.Name, func(id config.PluginID) (library.Entry, error) { return s.Library.Duplicate(id, r.Name) })
 }
 
 // History lists the revisions of a plugin.
@@ -173,10 +172,9 @@ func (s pluginService) History(_ context.Context, r *controlpb.PluginHistoryRequ
 }
 
 // Rollback restores a revision of a plugin.
-func (s pluginService) Rollback(ctx context.Context, r *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
+func (s pluginService) Rollback(ctx context.Context, r *controlpb.RollbackPluginRequest) (*controlpb.PluginResponse, error) {
 	n := library.Revision(r.Revision)
-	p, err := s.changed(ctx, "plugin.rollback", r.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
-	return &controlpb.RollbackPluginResponse{Plugin: p}, err
+	return s.changed(ctx, "plugin.rollback", r.Plugin, fmt.Sprint(n), func(id config.PluginID) (library.Entry, error) { return s.Library.Rollback(id, n) })
 }
 
 // Remove deletes a plugin.

@@ -46,13 +46,12 @@ func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsReque
 }
 
 // Answer answers a prompt.
-func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
+func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error) {
 	answer, err := s.answer(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	p, taken, err := s.settle(ctx, "prompt.answer", r.Id, r.Choice, answer)
-	return &controlpb.AnswerPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
+	return s.settle(ctx, "prompt.answer", r.Id, r.Choice, answer)
 }
 
 // answer returns what answers a prompt of the kind that the request is for.
@@ -67,30 +66,28 @@ func (s promptService) answer(ctx context.Context, r *controlpb.AnswerPromptRequ
 }
 
 // Cancel cancels a prompt.
-func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
-	p, taken, err := s.settle(ctx, "prompt.cancel", r.Id, "", func(id prompts.ID) (prompts.Prompt, bool, error) {
+func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error) {
+	return s.settle(ctx, "prompt.cancel", r.Id, "", func(id prompts.ID) (prompts.Prompt, bool, error) {
 		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
 	})
-	return &controlpb.CancelPromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 }
 
 // settle ends a prompt and audits it, with the choice if there is one.
-func (s promptService) settle(ctx context.Context, action, text, choice string, do func(prompts.ID) (prompts.Prompt, bool, error)) (p prompts.Prompt, taken bool, err error) {
+func (s promptService) settle(ctx context.Context, action, text, choice string, do func(prompts.ID) (prompts.Prompt, bool, error)) (*controlpb.PromptResponse, error) {
 	id, err := prompts.ParseID(text)
 	if err != nil {
-		return p, false, err
+		return nil, err
 	}
 	was, err := s.Prompts.Get(id)
 	if err != nil {
-		return p, false, err
+		return nil, err
 	}
 	n := note{action: action, subject: string(id) + ": " + was.Subject(), detail: choice, strict: action == "prompt.answer"}
 	if agent, err := s.Agents.Get(string(was.Secret.Agent)); err == nil {
 		n.agent = agent.Name
 	}
-	err = s.audited(ctx, n, func() (err error) {
-		p, taken, err = do(id)
-		return err
+	return answered(ctx, s.service, n, func() (*controlpb.PromptResponse, error) {
+		p, taken, err := do(id)
+		return &controlpb.PromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 	})
-	return p, taken, err
 }

@@ -23,12 +23,15 @@ func taskProto(t services.Task) *controlpb.Task {
 	}
 }
 
+func taskResponse(t services.Task, err error) (*controlpb.TaskResponse, error) {
+	return &controlpb.TaskResponse{Task: taskProto(t)}, err
+}
+
 // Dispatch queues a task.
-func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
-	task, err := answeredFor(ctx, s.service, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (services.Task, error) {
+func (s taskService) Dispatch(ctx context.Context, r *controlpb.DispatchTaskRequest) (*controlpb.TaskResponse, error) {
+	return taskResponse(answeredFor(ctx, s.service, r.Agent, "task.dispatch", r.Key, func(agent agents.Agent) (services.Task, error) {
 		return s.Tasks.Add(ctx, agent.ID, r.Text, r.Key, callerOf(ctx).client)
-	})
-	return &controlpb.DispatchTaskResponse{Task: taskProto(task)}, err
+	}))
 }
 
 // List lists tasks.
@@ -43,21 +46,19 @@ func (s taskService) List(ctx context.Context, r *controlpb.ListTasksRequest, st
 }
 
 // Show returns a task.
-func (s taskService) Show(ctx context.Context, r *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
-	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Id))
-	return &controlpb.ShowTaskResponse{Task: taskProto(task)}, err
+func (s taskService) Show(ctx context.Context, r *controlpb.ShowTaskRequest) (*controlpb.TaskResponse, error) {
+	return taskResponse(s.Tasks.Get(ctx, bridge.TaskID(r.Id)))
 }
 
 // Cancel ends a task.
-func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error) {
+func (s taskService) Cancel(ctx context.Context, r *controlpb.CancelTaskRequest) (*controlpb.TaskResponse, error) {
 	task, err := s.Tasks.Get(ctx, bridge.TaskID(r.Id))
 	if err != nil {
 		return nil, err
 	}
-	task, err = answered(ctx, s.service, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() (services.Task, error) {
+	return taskResponse(answered(ctx, s.service, note{action: "task.cancel", subject: string(task.ID), agent: task.Name}, func() (services.Task, error) {
 		return s.Tasks.Cancel(ctx, task.ID, callerOf(ctx).client)
-	})
-	return &controlpb.CancelTaskResponse{Task: taskProto(task)}, err
+	}))
 }
 
 // Lease leases a task to the client. It is not audited: the lease is an event, and the
@@ -75,19 +76,16 @@ func (s taskService) Lease(ctx context.Context, r *controlpb.LeaseTaskRequest) (
 }
 
 // Renew extends a lease.
-func (s taskService) Renew(ctx context.Context, r *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
-	task, err := s.Tasks.Renew(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Hold.AsDuration())
-	return &controlpb.RenewTaskResponse{Task: taskProto(task)}, err
+func (s taskService) Renew(ctx context.Context, r *controlpb.RenewTaskRequest) (*controlpb.TaskResponse, error) {
+	return taskResponse(s.Tasks.Renew(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Hold.AsDuration()))
 }
 
 // Complete ends a task with its result.
-func (s taskService) Complete(ctx context.Context, r *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
-	task, err := s.Tasks.Complete(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Result)
-	return &controlpb.CompleteTaskResponse{Task: taskProto(task)}, err
+func (s taskService) Complete(ctx context.Context, r *controlpb.CompleteTaskRequest) (*controlpb.TaskResponse, error) {
+	return taskResponse(s.Tasks.Complete(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Result))
 }
 
 // Fail ends a task, or one attempt, with the reason.
-func (s taskService) Fail(ctx context.Context, r *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
-	task, err := s.Tasks.Fail(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Reason, r.Retry)
-	return &controlpb.FailTaskResponse{Task: taskProto(task)}, err
+func (s taskService) Fail(ctx context.Context, r *controlpb.FailTaskRequest) (*controlpb.TaskResponse, error) {
+	return taskResponse(s.Tasks.Fail(ctx, bridge.TaskID(r.Id), services.Lease(r.Lease), r.Reason, r.Retry))
 }

@@ -681,27 +681,27 @@ func (x *EnablePluginRequest) GetPlugin() string {
 	return ""
 }
 
-type EnablePluginResponse struct {
+type InstalledPluginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        *InstalledPlugin       `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *EnablePluginResponse) Reset() {
-	*x = EnablePluginResponse{}
+func (x *InstalledPluginResponse) Reset() {
+	*x = InstalledPluginResponse{}
 	mi := &file_installs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *EnablePluginResponse) String() string {
+func (x *InstalledPluginResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*EnablePluginResponse) ProtoMessage() {}
+func (*InstalledPluginResponse) ProtoMessage() {}
 
-func (x *EnablePluginResponse) ProtoReflect() protoreflect.Message {
+func (x *InstalledPluginResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_installs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -713,12 +713,12 @@ func (x *EnablePluginResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use EnablePluginResponse.ProtoReflect.Descriptor instead.
-func (*EnablePluginResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use InstalledPluginResponse.ProtoReflect.Descriptor instead.
+func (*InstalledPluginResponse) Descriptor() ([]byte, []int) {
 	return file_installs_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *EnablePluginResponse) GetPlugin() *InstalledPlugin {
+func (x *InstalledPluginResponse) GetPlugin() *InstalledPlugin {
 	if x != nil {
 		return x.Plugin
 	}
@@ -777,50 +777,6 @@ func (x *DisablePluginRequest) GetPlugin() string {
 	return ""
 }
 
-type DisablePluginResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        *InstalledPlugin       `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DisablePluginResponse) Reset() {
-	*x = DisablePluginResponse{}
-	mi := &file_installs_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DisablePluginResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DisablePluginResponse) ProtoMessage() {}
-
-func (x *DisablePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DisablePluginResponse.ProtoReflect.Descriptor instead.
-func (*DisablePluginResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *DisablePluginResponse) GetPlugin() *InstalledPlugin {
-	if x != nil {
-		return x.Plugin
-	}
-	return nil
-}
-
 type VerifyPluginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -832,7 +788,7 @@ type VerifyPluginsRequest struct {
 
 func (x *VerifyPluginsRequest) Reset() {
 	*x = VerifyPluginsRequest{}
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +800,7 @@ func (x *VerifyPluginsRequest) String() string {
 func (*VerifyPluginsRequest) ProtoMessage() {}
 
 func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +813,7 @@ func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsRequest.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{13}
+	return file_installs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VerifyPluginsRequest) GetAgent() string {
@@ -890,7 +846,7 @@ type VerifyPluginsResponse struct {
 
 func (x *VerifyPluginsResponse) Reset() {
 	*x = VerifyPluginsResponse{}
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +858,7 @@ func (x *VerifyPluginsResponse) String() string {
 func (*VerifyPluginsResponse) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +871,7 @@ func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{14}
+	return file_installs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VerifyPluginsResponse) GetReports() []*VerifyPluginsResponse_Report {
@@ -937,7 +893,7 @@ type ListInstalledResponse_Broken struct {
 
 func (x *ListInstalledResponse_Broken) Reset() {
 	*x = ListInstalledResponse_Broken{}
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +905,7 @@ func (x *ListInstalledResponse_Broken) String() string {
 func (*ListInstalledResponse_Broken) ProtoMessage() {}
 
 func (x *ListInstalledResponse_Broken) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +955,7 @@ type VerifyPluginsResponse_Report struct {
 
 func (x *VerifyPluginsResponse_Report) Reset() {
 	*x = VerifyPluginsResponse_Report{}
-	mi := &file_installs_proto_msgTypes[16]
+	mi := &file_installs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +967,7 @@ func (x *VerifyPluginsResponse_Report) String() string {
 func (*VerifyPluginsResponse_Report) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[16]
+	mi := &file_installs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +980,7 @@ func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse_Report.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse_Report) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{14, 0}
+	return file_installs_proto_rawDescGZIP(), []int{13, 0}
 }
 
 func (x *VerifyPluginsResponse_Report) GetPlugin() string {
@@ -1118,14 +1074,12 @@ const file_installs_proto_rawDesc = "" +
 	"\x17UninstallPluginResponse\"C\n" +
 	"\x13EnablePluginRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
-	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"S\n" +
-	"\x14EnablePluginResponse\x12;\n" +
+	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"V\n" +
+	"\x17InstalledPluginResponse\x12;\n" +
 	"\x06plugin\x18\x01 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"D\n" +
 	"\x14DisablePluginRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
-	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"T\n" +
-	"\x15DisablePluginResponse\x12;\n" +
-	"\x06plugin\x18\x01 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"^\n" +
+	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"^\n" +
 	"\x14VerifyPluginsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\aplugins\x18\x02 \x03(\tR\aplugins\x12\x16\n" +
@@ -1137,13 +1091,13 @@ const file_installs_proto_rawDesc = "" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x1a\n" +
 	"\brepaired\x18\x03 \x01(\bR\brepaired\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x05 \x01(\tR\x06advice2\xcb\x04\n" +
+	"\x06advice\x18\x05 \x01(\tR\x06advice2\xd0\x04\n" +
 	"\bInstalls\x12[\n" +
 	"\x04List\x12(.osaurus.control.v1.ListInstalledRequest\x1a).osaurus.control.v1.ListInstalledResponse\x12`\n" +
 	"\aInstall\x12(.osaurus.control.v1.InstallPluginRequest\x1a).osaurus.control.v1.InstallPluginResponse0\x01\x12d\n" +
-	"\tUninstall\x12*.osaurus.control.v1.UninstallPluginRequest\x1a+.osaurus.control.v1.UninstallPluginResponse\x12[\n" +
-	"\x06Enable\x12'.osaurus.control.v1.EnablePluginRequest\x1a(.osaurus.control.v1.EnablePluginResponse\x12^\n" +
-	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a).osaurus.control.v1.DisablePluginResponse\x12]\n" +
+	"\tUninstall\x12*.osaurus.control.v1.UninstallPluginRequest\x1a+.osaurus.control.v1.UninstallPluginResponse\x12^\n" +
+	"\x06Enable\x12'.osaurus.control.v1.EnablePluginRequest\x1a+.osaurus.control.v1.InstalledPluginResponse\x12`\n" +
+	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a+.osaurus.control.v1.InstalledPluginResponse\x12]\n" +
 	"\x06Verify\x12(.osaurus.control.v1.VerifyPluginsRequest\x1a).osaurus.control.v1.VerifyPluginsResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -1158,7 +1112,7 @@ func file_installs_proto_rawDescGZIP() []byte {
 	return file_installs_proto_rawDescData
 }
 
-var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_installs_proto_goTypes = []any{
 	(*InstalledPlugin)(nil),              // 0: osaurus.control.v1.InstalledPlugin
 	(*InstallFailure)(nil),               // 1: osaurus.control.v1.InstallFailure
@@ -1170,43 +1124,41 @@ var file_installs_proto_goTypes = []any{
 	(*UninstallPluginRequest)(nil),       // 7: osaurus.control.v1.UninstallPluginRequest
 	(*UninstallPluginResponse)(nil),      // 8: osaurus.control.v1.UninstallPluginResponse
 	(*EnablePluginRequest)(nil),          // 9: osaurus.control.v1.EnablePluginRequest
-	(*EnablePluginResponse)(nil),         // 10: osaurus.control.v1.EnablePluginResponse
+	(*InstalledPluginResponse)(nil),      // 10: osaurus.control.v1.InstalledPluginResponse
 	(*DisablePluginRequest)(nil),         // 11: osaurus.control.v1.DisablePluginRequest
-	(*DisablePluginResponse)(nil),        // 12: osaurus.control.v1.DisablePluginResponse
-	(*VerifyPluginsRequest)(nil),         // 13: osaurus.control.v1.VerifyPluginsRequest
-	(*VerifyPluginsResponse)(nil),        // 14: osaurus.control.v1.VerifyPluginsResponse
-	(*ListInstalledResponse_Broken)(nil), // 15: osaurus.control.v1.ListInstalledResponse.Broken
-	(*VerifyPluginsResponse_Report)(nil), // 16: osaurus.control.v1.VerifyPluginsResponse.Report
-	(*timestamppb.Timestamp)(nil),        // 17: google.protobuf.Timestamp
+	(*VerifyPluginsRequest)(nil),         // 12: osaurus.control.v1.VerifyPluginsRequest
+	(*VerifyPluginsResponse)(nil),        // 13: osaurus.control.v1.VerifyPluginsResponse
+	(*ListInstalledResponse_Broken)(nil), // 14: osaurus.control.v1.ListInstalledResponse.Broken
+	(*VerifyPluginsResponse_Report)(nil), // 15: osaurus.control.v1.VerifyPluginsResponse.Report
+	(*timestamppb.Timestamp)(nil),        // 16: google.protobuf.Timestamp
 }
 var file_installs_proto_depIdxs = []int32{
-	17, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
+	16, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
 	1,  // 1: osaurus.control.v1.InstalledPlugin.failure:type_name -> osaurus.control.v1.InstallFailure
-	17, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
+	16, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
 	0,  // 3: osaurus.control.v1.ListInstalledResponse.plugins:type_name -> osaurus.control.v1.InstalledPlugin
-	15, // 4: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
+	14, // 4: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
 	6,  // 5: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.InstallProgress
 	0,  // 6: osaurus.control.v1.InstallPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	0,  // 7: osaurus.control.v1.EnablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	0,  // 8: osaurus.control.v1.DisablePluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	16, // 9: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
-	2,  // 10: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
-	4,  // 11: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
-	7,  // 12: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
-	9,  // 13: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
-	11, // 14: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
-	13, // 15: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
-	3,  // 16: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
-	5,  // 17: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
-	8,  // 18: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
-	10, // 19: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.EnablePluginResponse
-	12, // 20: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.DisablePluginResponse
-	14, // 21: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	0,  // 7: osaurus.control.v1.InstalledPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
+	15, // 8: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
+	2,  // 9: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
+	4,  // 10: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
+	7,  // 11: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
+	9,  // 12: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
+	11, // 13: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
+	12, // 14: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
+	3,  // 15: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
+	5,  // 16: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
+	8,  // 17: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
+	10, // 18: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.InstalledPluginResponse
+	10, // 19: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.InstalledPluginResponse
+	13, // 20: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_installs_proto_init() }
@@ -1220,7 +1172,7 @@ func file_installs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_installs_proto_rawDesc), len(file_installs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -786,27 +786,27 @@ func (x *DuplicatePluginRequest) GetName() string {
 	return ""
 }
 
-type DuplicatePluginResponse struct {
+type PluginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        *Plugin                `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *DuplicatePluginResponse) Reset() {
-	*x = DuplicatePluginResponse{}
+func (x *PluginResponse) Reset() {
+	*x = PluginResponse{}
 	mi := &file_plugins_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DuplicatePluginResponse) String() string {
+func (x *PluginResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DuplicatePluginResponse) ProtoMessage() {}
+func (*PluginResponse) ProtoMessage() {}
 
-func (x *DuplicatePluginResponse) ProtoReflect() protoreflect.Message {
+func (x *PluginResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_plugins_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -818,12 +818,12 @@ func (x *DuplicatePluginResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DuplicatePluginResponse.ProtoReflect.Descriptor instead.
-func (*DuplicatePluginResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use PluginResponse.ProtoReflect.Descriptor instead.
+func (*PluginResponse) Descriptor() ([]byte, []int) {
 	return file_plugins_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *DuplicatePluginResponse) GetPlugin() *Plugin {
+func (x *PluginResponse) GetPlugin() *Plugin {
 	if x != nil {
 		return x.Plugin
 	}
@@ -970,50 +970,6 @@ func (x *RollbackPluginRequest) GetRevision() uint32 {
 	return 0
 }
 
-type RollbackPluginResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        *Plugin                `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RollbackPluginResponse) Reset() {
-	*x = RollbackPluginResponse{}
-	mi := &file_plugins_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RollbackPluginResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RollbackPluginResponse) ProtoMessage() {}
-
-func (x *RollbackPluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RollbackPluginResponse.ProtoReflect.Descriptor instead.
-func (*RollbackPluginResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *RollbackPluginResponse) GetPlugin() *Plugin {
-	if x != nil {
-		return x.Plugin
-	}
-	return nil
-}
-
 type RemovePluginRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
@@ -1023,7 +979,7 @@ type RemovePluginRequest struct {
 
 func (x *RemovePluginRequest) Reset() {
 	*x = RemovePluginRequest{}
-	mi := &file_plugins_proto_msgTypes[16]
+	mi := &file_plugins_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +991,7 @@ func (x *RemovePluginRequest) String() string {
 func (*RemovePluginRequest) ProtoMessage() {}
 
 func (x *RemovePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[16]
+	mi := &file_plugins_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1004,7 @@ func (x *RemovePluginRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePluginRequest.ProtoReflect.Descriptor instead.
 func (*RemovePluginRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{16}
+	return file_plugins_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RemovePluginRequest) GetPlugin() string {
@@ -1066,7 +1022,7 @@ type RemovePluginResponse struct {
 
 func (x *RemovePluginResponse) Reset() {
 	*x = RemovePluginResponse{}
-	mi := &file_plugins_proto_msgTypes[17]
+	mi := &file_plugins_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1034,7 @@ func (x *RemovePluginResponse) String() string {
 func (*RemovePluginResponse) ProtoMessage() {}
 
 func (x *RemovePluginResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[17]
+	mi := &file_plugins_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1047,7 @@ func (x *RemovePluginResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePluginResponse.ProtoReflect.Descriptor instead.
 func (*RemovePluginResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_proto_rawDescGZIP(), []int{17}
+	return file_plugins_proto_rawDescGZIP(), []int{16}
 }
 
 type ListPluginsResponse_Broken struct {
@@ -1105,7 +1061,7 @@ type ListPluginsResponse_Broken struct {
 
 func (x *ListPluginsResponse_Broken) Reset() {
 	*x = ListPluginsResponse_Broken{}
-	mi := &file_plugins_proto_msgTypes[18]
+	mi := &file_plugins_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1073,7 @@ func (x *ListPluginsResponse_Broken) String() string {
 func (*ListPluginsResponse_Broken) ProtoMessage() {}
 
 func (x *ListPluginsResponse_Broken) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[18]
+	mi := &file_plugins_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1124,7 @@ type PluginHistoryResponse_Revision struct {
 
 func (x *PluginHistoryResponse_Revision) Reset() {
 	*x = PluginHistoryResponse_Revision{}
-	mi := &file_plugins_proto_msgTypes[19]
+	mi := &file_plugins_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1136,7 @@ func (x *PluginHistoryResponse_Revision) String() string {
 func (*PluginHistoryResponse_Revision) ProtoMessage() {}
 
 func (x *PluginHistoryResponse_Revision) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_proto_msgTypes[19]
+	mi := &file_plugins_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,8 +1258,8 @@ const file_plugins_proto_rawDesc = "" +
 	"\bwarnings\x18\x04 \x03(\v2\x1b.osaurus.control.v1.FindingR\bwarnings\"D\n" +
 	"\x16DuplicatePluginRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"M\n" +
-	"\x17DuplicatePluginResponse\x122\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"D\n" +
+	"\x0ePluginResponse\x122\n" +
 	"\x06plugin\x18\x01 \x01(\v2\x1a.osaurus.control.v1.PluginR\x06plugin\".\n" +
 	"\x14PluginHistoryRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\"\xa8\x02\n" +
@@ -1318,20 +1274,18 @@ const file_plugins_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\tR\x05error\"K\n" +
 	"\x15RollbackPluginRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\rR\brevision\"L\n" +
-	"\x16RollbackPluginResponse\x122\n" +
-	"\x06plugin\x18\x01 \x01(\v2\x1a.osaurus.control.v1.PluginR\x06plugin\"-\n" +
+	"\brevision\x18\x02 \x01(\rR\brevision\"-\n" +
 	"\x13RemovePluginRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\"\x16\n" +
-	"\x14RemovePluginResponse2\xf3\x05\n" +
+	"\x14RemovePluginResponse2\xe2\x05\n" +
 	"\aPlugins\x12W\n" +
 	"\x04List\x12&.osaurus.control.v1.ListPluginsRequest\x1a'.osaurus.control.v1.ListPluginsResponse\x12U\n" +
 	"\x04Show\x12%.osaurus.control.v1.ShowPluginRequest\x1a&.osaurus.control.v1.ShowPluginResponse\x12U\n" +
 	"\x04Lint\x12%.osaurus.control.v1.LintPluginRequest\x1a&.osaurus.control.v1.LintPluginResponse\x12[\n" +
-	"\x06Import\x12'.osaurus.control.v1.ImportPluginRequest\x1a(.osaurus.control.v1.ImportPluginResponse\x12d\n" +
-	"\tDuplicate\x12*.osaurus.control.v1.DuplicatePluginRequest\x1a+.osaurus.control.v1.DuplicatePluginResponse\x12^\n" +
-	"\aHistory\x12(.osaurus.control.v1.PluginHistoryRequest\x1a).osaurus.control.v1.PluginHistoryResponse\x12a\n" +
-	"\bRollback\x12).osaurus.control.v1.RollbackPluginRequest\x1a*.osaurus.control.v1.RollbackPluginResponse\x12[\n" +
+	"\x06Import\x12'.osaurus.control.v1.ImportPluginRequest\x1a(.osaurus.control.v1.ImportPluginResponse\x12[\n" +
+	"\tDuplicate\x12*.osaurus.control.v1.DuplicatePluginRequest\x1a\".osaurus.control.v1.PluginResponse\x12^\n" +
+	"\aHistory\x12(.osaurus.control.v1.PluginHistoryRequest\x1a).osaurus.control.v1.PluginHistoryResponse\x12Y\n" +
+	"\bRollback\x12).osaurus.control.v1.RollbackPluginRequest\x1a\".osaurus.control.v1.PluginResponse\x12[\n" +
 	"\x06Remove\x12'.osaurus.control.v1.RemovePluginRequest\x1a(.osaurus.control.v1.RemovePluginResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -1346,7 +1300,7 @@ func file_plugins_proto_rawDescGZIP() []byte {
 	return file_plugins_proto_rawDescData
 }
 
-var file_plugins_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_plugins_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_plugins_proto_goTypes = []any{
 	(*Plugin)(nil),                         // 0: osaurus.control.v1.Plugin
 	(*Finding)(nil),                        // 1: osaurus.control.v1.Finding
@@ -1359,50 +1313,48 @@ var file_plugins_proto_goTypes = []any{
 	(*ImportPluginRequest)(nil),            // 8: osaurus.control.v1.ImportPluginRequest
 	(*ImportPluginResponse)(nil),           // 9: osaurus.control.v1.ImportPluginResponse
 	(*DuplicatePluginRequest)(nil),         // 10: osaurus.control.v1.DuplicatePluginRequest
-	(*DuplicatePluginResponse)(nil),        // 11: osaurus.control.v1.DuplicatePluginResponse
+	(*PluginResponse)(nil),                 // 11: osaurus.control.v1.PluginResponse
 	(*PluginHistoryRequest)(nil),           // 12: osaurus.control.v1.PluginHistoryRequest
 	(*PluginHistoryResponse)(nil),          // 13: osaurus.control.v1.PluginHistoryResponse
 	(*RollbackPluginRequest)(nil),          // 14: osaurus.control.v1.RollbackPluginRequest
-	(*RollbackPluginResponse)(nil),         // 15: osaurus.control.v1.RollbackPluginResponse
-	(*RemovePluginRequest)(nil),            // 16: osaurus.control.v1.RemovePluginRequest
-	(*RemovePluginResponse)(nil),           // 17: osaurus.control.v1.RemovePluginResponse
-	(*ListPluginsResponse_Broken)(nil),     // 18: osaurus.control.v1.ListPluginsResponse.Broken
-	(*PluginHistoryResponse_Revision)(nil), // 19: osaurus.control.v1.PluginHistoryResponse.Revision
-	(*timestamppb.Timestamp)(nil),          // 20: google.protobuf.Timestamp
+	(*RemovePluginRequest)(nil),            // 15: osaurus.control.v1.RemovePluginRequest
+	(*RemovePluginResponse)(nil),           // 16: osaurus.control.v1.RemovePluginResponse
+	(*ListPluginsResponse_Broken)(nil),     // 17: osaurus.control.v1.ListPluginsResponse.Broken
+	(*PluginHistoryResponse_Revision)(nil), // 18: osaurus.control.v1.PluginHistoryResponse.Revision
+	(*timestamppb.Timestamp)(nil),          // 19: google.protobuf.Timestamp
 }
 var file_plugins_proto_depIdxs = []int32{
-	20, // 0: osaurus.control.v1.Plugin.modified:type_name -> google.protobuf.Timestamp
+	19, // 0: osaurus.control.v1.Plugin.modified:type_name -> google.protobuf.Timestamp
 	0,  // 1: osaurus.control.v1.ListPluginsResponse.plugins:type_name -> osaurus.control.v1.Plugin
-	18, // 2: osaurus.control.v1.ListPluginsResponse.broken:type_name -> osaurus.control.v1.ListPluginsResponse.Broken
+	17, // 2: osaurus.control.v1.ListPluginsResponse.broken:type_name -> osaurus.control.v1.ListPluginsResponse.Broken
 	0,  // 3: osaurus.control.v1.ShowPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
 	1,  // 4: osaurus.control.v1.LintPluginResponse.findings:type_name -> osaurus.control.v1.Finding
 	0,  // 5: osaurus.control.v1.ImportPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
 	1,  // 6: osaurus.control.v1.ImportPluginResponse.warnings:type_name -> osaurus.control.v1.Finding
-	0,  // 7: osaurus.control.v1.DuplicatePluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
-	19, // 8: osaurus.control.v1.PluginHistoryResponse.revisions:type_name -> osaurus.control.v1.PluginHistoryResponse.Revision
-	0,  // 9: osaurus.control.v1.RollbackPluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
-	20, // 10: osaurus.control.v1.PluginHistoryResponse.Revision.modified:type_name -> google.protobuf.Timestamp
-	2,  // 11: osaurus.control.v1.Plugins.List:input_type -> osaurus.control.v1.ListPluginsRequest
-	4,  // 12: osaurus.control.v1.Plugins.Show:input_type -> osaurus.control.v1.ShowPluginRequest
-	6,  // 13: osaurus.control.v1.Plugins.Lint:input_type -> osaurus.control.v1.LintPluginRequest
-	8,  // 14: osaurus.control.v1.Plugins.Import:input_type -> osaurus.control.v1.ImportPluginRequest
-	10, // 15: osaurus.control.v1.Plugins.Duplicate:input_type -> osaurus.control.v1.DuplicatePluginRequest
-	12, // 16: osaurus.control.v1.Plugins.History:input_type -> osaurus.control.v1.PluginHistoryRequest
-	14, // 17: osaurus.control.v1.Plugins.Rollback:input_type -> osaurus.control.v1.RollbackPluginRequest
-	16, // 18: osaurus.control.v1.Plugins.Remove:input_type -> osaurus.control.v1.RemovePluginRequest
-	3,  // 19: osaurus.control.v1.Plugins.List:output_type -> osaurus.control.v1.ListPluginsResponse
-	5,  // 20: osaurus.control.v1.Plugins.Show:output_type -> osaurus.control.v1.ShowPluginResponse
-	7,  // 21: osaurus.control.v1.Plugins.Lint:output_type -> osaurus.control.v1.LintPluginResponse
-	9,  // 22: osaurus.control.v1.Plugins.Import:output_type -> osaurus.control.v1.ImportPluginResponse
-	11, // 23: osaurus.control.v1.Plugins.Duplicate:output_type -> osaurus.control.v1.DuplicatePluginResponse
-	13, // 24: osaurus.control.v1.Plugins.History:output_type -> osaurus.control.v1.PluginHistoryResponse
-	15, // 25: osaurus.control.v1.Plugins.Rollback:output_type -> osaurus.control.v1.RollbackPluginResponse
-	17, // 26: osaurus.control.v1.Plugins.Remove:output_type -> osaurus.control.v1.RemovePluginResponse
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	0,  // 7: osaurus.control.v1.PluginResponse.plugin:type_name -> osaurus.control.v1.Plugin
+	18, // 8: osaurus.control.v1.PluginHistoryResponse.revisions:type_name -> osaurus.control.v1.PluginHistoryResponse.Revision
+	19, // 9: osaurus.control.v1.PluginHistoryResponse.Revision.modified:type_name -> google.protobuf.Timestamp
+	2,  // 10: osaurus.control.v1.Plugins.List:input_type -> osaurus.control.v1.ListPluginsRequest
+	4,  // 11: osaurus.control.v1.Plugins.Show:input_type -> osaurus.control.v1.ShowPluginRequest
+	6,  // 12: osaurus.control.v1.Plugins.Lint:input_type -> osaurus.control.v1.LintPluginRequest
+	8,  // 13: osaurus.control.v1.Plugins.Import:input_type -> osaurus.control.v1.ImportPluginRequest
+	10, // 14: osaurus.control.v1.Plugins.Duplicate:input_type -> osaurus.control.v1.DuplicatePluginRequest
+	12, // 15: osaurus.control.v1.Plugins.History:input_type -> osaurus.control.v1.PluginHistoryRequest
+	14, // 16: osaurus.control.v1.Plugins.Rollback:input_type -> osaurus.control.v1.RollbackPluginRequest
+	15, // 17: osaurus.control.v1.Plugins.Remove:input_type -> osaurus.control.v1.RemovePluginRequest
+	3,  // 18: osaurus.control.v1.Plugins.List:output_type -> osaurus.control.v1.ListPluginsResponse
+	5,  // 19: osaurus.control.v1.Plugins.Show:output_type -> osaurus.control.v1.ShowPluginResponse
+	7,  // 20: osaurus.control.v1.Plugins.Lint:output_type -> osaurus.control.v1.LintPluginResponse
+	9,  // 21: osaurus.control.v1.Plugins.Import:output_type -> osaurus.control.v1.ImportPluginResponse
+	11, // 22: osaurus.control.v1.Plugins.Duplicate:output_type -> osaurus.control.v1.PluginResponse
+	13, // 23: osaurus.control.v1.Plugins.History:output_type -> osaurus.control.v1.PluginHistoryResponse
+	11, // 24: osaurus.control.v1.Plugins.Rollback:output_type -> osaurus.control.v1.PluginResponse
+	16, // 25: osaurus.control.v1.Plugins.Remove:output_type -> osaurus.control.v1.RemovePluginResponse
+	18, // [18:26] is the sub-list for method output_type
+	10, // [10:18] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_plugins_proto_init() }
@@ -1420,7 +1372,7 @@ func file_plugins_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugins_proto_rawDesc), len(file_plugins_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

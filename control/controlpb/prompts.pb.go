@@ -395,7 +395,7 @@ func (x *AnswerPromptRequest) GetChoice() string {
 	return ""
 }
 
-type AnswerPromptResponse struct {
+type PromptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether this answer ended the prompt. If not, it was dropped, and the prompt says how it ended.
 	Taken         bool    `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
@@ -404,20 +404,20 @@ type AnswerPromptResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AnswerPromptResponse) Reset() {
-	*x = AnswerPromptResponse{}
+func (x *PromptResponse) Reset() {
+	*x = PromptResponse{}
 	mi := &file_prompts_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AnswerPromptResponse) String() string {
+func (x *PromptResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AnswerPromptResponse) ProtoMessage() {}
+func (*PromptResponse) ProtoMessage() {}
 
-func (x *AnswerPromptResponse) ProtoReflect() protoreflect.Message {
+func (x *PromptResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_prompts_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -429,19 +429,19 @@ func (x *AnswerPromptResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AnswerPromptResponse.ProtoReflect.Descriptor instead.
-func (*AnswerPromptResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use PromptResponse.ProtoReflect.Descriptor instead.
+func (*PromptResponse) Descriptor() ([]byte, []int) {
 	return file_prompts_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *AnswerPromptResponse) GetTaken() bool {
+func (x *PromptResponse) GetTaken() bool {
 	if x != nil {
 		return x.Taken
 	}
 	return false
 }
 
-func (x *AnswerPromptResponse) GetPrompt() *Prompt {
+func (x *PromptResponse) GetPrompt() *Prompt {
 	if x != nil {
 		return x.Prompt
 	}
@@ -492,58 +492,6 @@ func (x *CancelPromptRequest) GetId() string {
 	return ""
 }
 
-type CancelPromptResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Taken         bool                   `protobuf:"varint,1,opt,name=taken,proto3" json:"taken,omitempty"`
-	Prompt        *Prompt                `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelPromptResponse) Reset() {
-	*x = CancelPromptResponse{}
-	mi := &file_prompts_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelPromptResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelPromptResponse) ProtoMessage() {}
-
-func (x *CancelPromptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_prompts_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelPromptResponse.ProtoReflect.Descriptor instead.
-func (*CancelPromptResponse) Descriptor() ([]byte, []int) {
-	return file_prompts_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *CancelPromptResponse) GetTaken() bool {
-	if x != nil {
-		return x.Taken
-	}
-	return false
-}
-
-func (x *CancelPromptResponse) GetPrompt() *Prompt {
-	if x != nil {
-		return x.Prompt
-	}
-	return nil
-}
-
 var File_prompts_proto protoreflect.FileDescriptor
 
 const file_prompts_proto_rawDesc = "" +
@@ -574,20 +522,17 @@ const file_prompts_proto_rawDesc = "" +
 	"\x13AnswerPromptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06choice\x18\x03 \x01(\tR\x06choice\"`\n" +
-	"\x14AnswerPromptResponse\x12\x14\n" +
+	"\x06choice\x18\x03 \x01(\tR\x06choice\"Z\n" +
+	"\x0ePromptResponse\x12\x14\n" +
 	"\x05taken\x18\x01 \x01(\bR\x05taken\x122\n" +
 	"\x06prompt\x18\x02 \x01(\v2\x1a.osaurus.control.v1.PromptR\x06prompt\"%\n" +
 	"\x13CancelPromptRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"`\n" +
-	"\x14CancelPromptResponse\x12\x14\n" +
-	"\x05taken\x18\x01 \x01(\bR\x05taken\x122\n" +
-	"\x06prompt\x18\x02 \x01(\v2\x1a.osaurus.control.v1.PromptR\x06prompt2\xfa\x02\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id2\xee\x02\n" +
 	"\aPrompts\x12W\n" +
 	"\x04List\x12&.osaurus.control.v1.ListPromptsRequest\x1a'.osaurus.control.v1.ListPromptsResponse\x12\\\n" +
-	"\x05Watch\x12'.osaurus.control.v1.WatchPromptsRequest\x1a(.osaurus.control.v1.WatchPromptsResponse0\x01\x12[\n" +
-	"\x06Answer\x12'.osaurus.control.v1.AnswerPromptRequest\x1a(.osaurus.control.v1.AnswerPromptResponse\x12[\n" +
-	"\x06Cancel\x12'.osaurus.control.v1.CancelPromptRequest\x1a(.osaurus.control.v1.CancelPromptResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\x05Watch\x12'.osaurus.control.v1.WatchPromptsRequest\x1a(.osaurus.control.v1.WatchPromptsResponse0\x01\x12U\n" +
+	"\x06Answer\x12'.osaurus.control.v1.AnswerPromptRequest\x1a\".osaurus.control.v1.PromptResponse\x12U\n" +
+	"\x06Cancel\x12'.osaurus.control.v1.CancelPromptRequest\x1a\".osaurus.control.v1.PromptResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_prompts_proto_rawDescOnce sync.Once
@@ -601,7 +546,7 @@ func file_prompts_proto_rawDescGZIP() []byte {
 	return file_prompts_proto_rawDescData
 }
 
-var file_prompts_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_prompts_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_prompts_proto_goTypes = []any{
 	(*Prompt)(nil),                // 0: osaurus.control.v1.Prompt
 	(*ListPromptsRequest)(nil),    // 1: osaurus.control.v1.ListPromptsRequest
@@ -609,32 +554,30 @@ var file_prompts_proto_goTypes = []any{
 	(*WatchPromptsRequest)(nil),   // 3: osaurus.control.v1.WatchPromptsRequest
 	(*WatchPromptsResponse)(nil),  // 4: osaurus.control.v1.WatchPromptsResponse
 	(*AnswerPromptRequest)(nil),   // 5: osaurus.control.v1.AnswerPromptRequest
-	(*AnswerPromptResponse)(nil),  // 6: osaurus.control.v1.AnswerPromptResponse
+	(*PromptResponse)(nil),        // 6: osaurus.control.v1.PromptResponse
 	(*CancelPromptRequest)(nil),   // 7: osaurus.control.v1.CancelPromptRequest
-	(*CancelPromptResponse)(nil),  // 8: osaurus.control.v1.CancelPromptResponse
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
 }
 var file_prompts_proto_depIdxs = []int32{
-	9,  // 0: osaurus.control.v1.Prompt.asked:type_name -> google.protobuf.Timestamp
-	9,  // 1: osaurus.control.v1.Prompt.deadline:type_name -> google.protobuf.Timestamp
-	9,  // 2: osaurus.control.v1.Prompt.ended:type_name -> google.protobuf.Timestamp
+	8,  // 0: osaurus.control.v1.Prompt.asked:type_name -> google.protobuf.Timestamp
+	8,  // 1: osaurus.control.v1.Prompt.deadline:type_name -> google.protobuf.Timestamp
+	8,  // 2: osaurus.control.v1.Prompt.ended:type_name -> google.protobuf.Timestamp
 	0,  // 3: osaurus.control.v1.ListPromptsResponse.prompts:type_name -> osaurus.control.v1.Prompt
 	0,  // 4: osaurus.control.v1.WatchPromptsResponse.prompts:type_name -> osaurus.control.v1.Prompt
-	0,  // 5: osaurus.control.v1.AnswerPromptResponse.prompt:type_name -> osaurus.control.v1.Prompt
-	0,  // 6: osaurus.control.v1.CancelPromptResponse.prompt:type_name -> osaurus.control.v1.Prompt
-	1,  // 7: osaurus.control.v1.Prompts.List:input_type -> osaurus.control.v1.ListPromptsRequest
-	3,  // 8: osaurus.control.v1.Prompts.Watch:input_type -> osaurus.control.v1.WatchPromptsRequest
-	5,  // 9: osaurus.control.v1.Prompts.Answer:input_type -> osaurus.control.v1.AnswerPromptRequest
-	7,  // 10: osaurus.control.v1.Prompts.Cancel:input_type -> osaurus.control.v1.CancelPromptRequest
-	2,  // 11: osaurus.control.v1.Prompts.List:output_type -> osaurus.control.v1.ListPromptsResponse
-	4,  // 12: osaurus.control.v1.Prompts.Watch:output_type -> osaurus.control.v1.WatchPromptsResponse
-	6,  // 13: osaurus.control.v1.Prompts.Answer:output_type -> osaurus.control.v1.AnswerPromptResponse
-	8,  // 14: osaurus.control.v1.Prompts.Cancel:output_type -> osaurus.control.v1.CancelPromptResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	0,  // 5: osaurus.control.v1.PromptResponse.prompt:type_name -> osaurus.control.v1.Prompt
+	1,  // 6: osaurus.control.v1.Prompts.List:input_type -> osaurus.control.v1.ListPromptsRequest
+	3,  // 7: osaurus.control.v1.Prompts.Watch:input_type -> osaurus.control.v1.WatchPromptsRequest
+	5,  // 8: osaurus.control.v1.Prompts.Answer:input_type -> osaurus.control.v1.AnswerPromptRequest
+	7,  // 9: osaurus.control.v1.Prompts.Cancel:input_type -> osaurus.control.v1.CancelPromptRequest
+	2,  // 10: osaurus.control.v1.Prompts.List:output_type -> osaurus.control.v1.ListPromptsResponse
+	4,  // 11: osaurus.control.v1.Prompts.Watch:output_type -> osaurus.control.v1.WatchPromptsResponse
+	6,  // 12: osaurus.control.v1.Prompts.Answer:output_type -> osaurus.control.v1.PromptResponse
+	6,  // 13: osaurus.control.v1.Prompts.Cancel:output_type -> osaurus.control.v1.PromptResponse
+	10, // [10:14] is the sub-list for method output_type
+	6,  // [6:10] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_prompts_proto_init() }
@@ -648,7 +591,7 @@ func file_prompts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_prompts_proto_rawDesc), len(file_prompts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

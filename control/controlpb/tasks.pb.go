@@ -225,27 +225,27 @@ func (x *DispatchTaskRequest) GetKey() string {
 	return ""
 }
 
-type DispatchTaskResponse struct {
+type TaskResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *DispatchTaskResponse) Reset() {
-	*x = DispatchTaskResponse{}
+func (x *TaskResponse) Reset() {
+	*x = TaskResponse{}
 	mi := &file_tasks_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *DispatchTaskResponse) String() string {
+func (x *TaskResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*DispatchTaskResponse) ProtoMessage() {}
+func (*TaskResponse) ProtoMessage() {}
 
-func (x *DispatchTaskResponse) ProtoReflect() protoreflect.Message {
+func (x *TaskResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_tasks_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -257,12 +257,12 @@ func (x *DispatchTaskResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use DispatchTaskResponse.ProtoReflect.Descriptor instead.
-func (*DispatchTaskResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use TaskResponse.ProtoReflect.Descriptor instead.
+func (*TaskResponse) Descriptor() ([]byte, []int) {
 	return file_tasks_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *DispatchTaskResponse) GetTask() *Task {
+func (x *TaskResponse) GetTask() *Task {
 	if x != nil {
 		return x.Task
 	}
@@ -409,50 +409,6 @@ func (x *ShowTaskRequest) GetId() string {
 	return ""
 }
 
-type ShowTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ShowTaskResponse) Reset() {
-	*x = ShowTaskResponse{}
-	mi := &file_tasks_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ShowTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ShowTaskResponse) ProtoMessage() {}
-
-func (x *ShowTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ShowTaskResponse.ProtoReflect.Descriptor instead.
-func (*ShowTaskResponse) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *ShowTaskResponse) GetTask() *Task {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
 type CancelTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -462,7 +418,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_tasks_proto_msgTypes[7]
+	mi := &file_tasks_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +430,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[7]
+	mi := &file_tasks_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +443,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{7}
+	return file_tasks_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelTaskRequest) GetId() string {
@@ -495,50 +451,6 @@ func (x *CancelTaskRequest) GetId() string {
 		return x.Id
 	}
 	return ""
-}
-
-type CancelTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelTaskResponse) Reset() {
-	*x = CancelTaskResponse{}
-	mi := &file_tasks_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelTaskResponse) ProtoMessage() {}
-
-func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
-func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *CancelTaskResponse) GetTask() *Task {
-	if x != nil {
-		return x.Task
-	}
-	return nil
 }
 
 type LeaseTaskRequest struct {
@@ -552,7 +464,7 @@ type LeaseTaskRequest struct {
 
 func (x *LeaseTaskRequest) Reset() {
 	*x = LeaseTaskRequest{}
-	mi := &file_tasks_proto_msgTypes[9]
+	mi := &file_tasks_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +476,7 @@ func (x *LeaseTaskRequest) String() string {
 func (*LeaseTaskRequest) ProtoMessage() {}
 
 func (x *LeaseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[9]
+	mi := &file_tasks_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +489,7 @@ func (x *LeaseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTaskRequest.ProtoReflect.Descriptor instead.
 func (*LeaseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{9}
+	return file_tasks_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LeaseTaskRequest) GetAgent() string {
@@ -611,7 +523,7 @@ type LeaseTaskResponse struct {
 
 func (x *LeaseTaskResponse) Reset() {
 	*x = LeaseTaskResponse{}
-	mi := &file_tasks_proto_msgTypes[10]
+	mi := &file_tasks_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +535,7 @@ func (x *LeaseTaskResponse) String() string {
 func (*LeaseTaskResponse) ProtoMessage() {}
 
 func (x *LeaseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[10]
+	mi := &file_tasks_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +548,7 @@ func (x *LeaseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseTaskResponse.ProtoReflect.Descriptor instead.
 func (*LeaseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{10}
+	return file_tasks_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LeaseTaskResponse) GetTask() *Task {
@@ -664,7 +576,7 @@ type RenewTaskRequest struct {
 
 func (x *RenewTaskRequest) Reset() {
 	*x = RenewTaskRequest{}
-	mi := &file_tasks_proto_msgTypes[11]
+	mi := &file_tasks_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +588,7 @@ func (x *RenewTaskRequest) String() string {
 func (*RenewTaskRequest) ProtoMessage() {}
 
 func (x *RenewTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[11]
+	mi := &file_tasks_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +601,7 @@ func (x *RenewTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewTaskRequest.ProtoReflect.Descriptor instead.
 func (*RenewTaskRequest) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{11}
+	return file_tasks_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RenewTaskRequest) GetId() string {
@@ -713,50 +625,6 @@ func (x *RenewTaskRequest) GetHold() *durationpb.Duration {
 	return nil
 }
 
-type RenewTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenewTaskResponse) Reset() {
-	*x = RenewTaskResponse{}
-	mi := &file_tasks_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenewTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenewTaskResponse) ProtoMessage() {}
-
-func (x *RenewTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenewTaskResponse.ProtoReflect.Descriptor instead.
-func (*RenewTaskResponse) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *RenewTaskResponse) GetTask() *Task {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
 type CompleteTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -768,7 +636,7 @@ type CompleteTaskRequest struct {
 
 func (x *CompleteTaskRequest) Reset() {
 	*x = CompleteTaskRequest{}
-	mi := &file_tasks_proto_msgTypes[13]
+	mi := &file_tasks_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +648,7 @@ func (x *CompleteTaskRequest) String() string {
 func (*CompleteTaskRequest) ProtoMessage() {}
 
 func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[13]
+	mi := &file_tasks_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +661,7 @@ func (x *CompleteTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteTaskRequest.ProtoReflect.Descriptor instead.
 func (*CompleteTaskRequest) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{13}
+	return file_tasks_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CompleteTaskRequest) GetId() string {
@@ -817,50 +685,6 @@ func (x *CompleteTaskRequest) GetResult() string {
 	return ""
 }
 
-type CompleteTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CompleteTaskResponse) Reset() {
-	*x = CompleteTaskResponse{}
-	mi := &file_tasks_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CompleteTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CompleteTaskResponse) ProtoMessage() {}
-
-func (x *CompleteTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CompleteTaskResponse.ProtoReflect.Descriptor instead.
-func (*CompleteTaskResponse) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *CompleteTaskResponse) GetTask() *Task {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
 type FailTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -873,7 +697,7 @@ type FailTaskRequest struct {
 
 func (x *FailTaskRequest) Reset() {
 	*x = FailTaskRequest{}
-	mi := &file_tasks_proto_msgTypes[15]
+	mi := &file_tasks_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +709,7 @@ func (x *FailTaskRequest) String() string {
 func (*FailTaskRequest) ProtoMessage() {}
 
 func (x *FailTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[15]
+	mi := &file_tasks_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +722,7 @@ func (x *FailTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailTaskRequest.ProtoReflect.Descriptor instead.
 func (*FailTaskRequest) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{15}
+	return file_tasks_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FailTaskRequest) GetId() string {
@@ -929,50 +753,6 @@ func (x *FailTaskRequest) GetRetry() bool {
 	return false
 }
 
-type FailTaskResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FailTaskResponse) Reset() {
-	*x = FailTaskResponse{}
-	mi := &file_tasks_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FailTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FailTaskResponse) ProtoMessage() {}
-
-func (x *FailTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FailTaskResponse.ProtoReflect.Descriptor instead.
-func (*FailTaskResponse) Descriptor() ([]byte, []int) {
-	return file_tasks_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *FailTaskResponse) GetTask() *Task {
-	if x != nil {
-		return x.Task
-	}
-	return nil
-}
-
 var File_tasks_proto protoreflect.FileDescriptor
 
 const file_tasks_proto_rawDesc = "" +
@@ -996,8 +776,8 @@ const file_tasks_proto_rawDesc = "" +
 	"\x13DispatchTaskRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\tR\x03key\"D\n" +
-	"\x14DispatchTaskResponse\x12,\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"<\n" +
+	"\fTaskResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task\"<\n" +
 	"\x10ListTasksRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
@@ -1005,13 +785,9 @@ const file_tasks_proto_rawDesc = "" +
 	"\x11ListTasksResponse\x12,\n" +
 	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task\"!\n" +
 	"\x0fShowTaskRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"@\n" +
-	"\x10ShowTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task\"#\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"#\n" +
 	"\x11CancelTaskRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"B\n" +
-	"\x12CancelTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task\"\x86\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x86\x01\n" +
 	"\x10LeaseTaskRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12-\n" +
 	"\x04hold\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04hold\x12-\n" +
@@ -1022,31 +798,25 @@ const file_tasks_proto_rawDesc = "" +
 	"\x10RenewTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12-\n" +
-	"\x04hold\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04hold\"A\n" +
-	"\x11RenewTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task\"S\n" +
+	"\x04hold\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04hold\"S\n" +
 	"\x13CompleteTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x16\n" +
-	"\x06result\x18\x03 \x01(\tR\x06result\"D\n" +
-	"\x14CompleteTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task\"e\n" +
+	"\x06result\x18\x03 \x01(\tR\x06result\"e\n" +
 	"\x0fFailTaskRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05retry\x18\x04 \x01(\bR\x05retry\"@\n" +
-	"\x10FailTaskResponse\x12,\n" +
-	"\x04task\x18\x01 \x01(\v2\x18.osaurus.control.v1.TaskR\x04task2\xc7\x05\n" +
-	"\x05Tasks\x12]\n" +
-	"\bDispatch\x12'.osaurus.control.v1.DispatchTaskRequest\x1a(.osaurus.control.v1.DispatchTaskResponse\x12U\n" +
-	"\x04List\x12$.osaurus.control.v1.ListTasksRequest\x1a%.osaurus.control.v1.ListTasksResponse0\x01\x12Q\n" +
-	"\x04Show\x12#.osaurus.control.v1.ShowTaskRequest\x1a$.osaurus.control.v1.ShowTaskResponse\x12W\n" +
-	"\x06Cancel\x12%.osaurus.control.v1.CancelTaskRequest\x1a&.osaurus.control.v1.CancelTaskResponse\x12T\n" +
-	"\x05Lease\x12$.osaurus.control.v1.LeaseTaskRequest\x1a%.osaurus.control.v1.LeaseTaskResponse\x12T\n" +
-	"\x05Renew\x12$.osaurus.control.v1.RenewTaskRequest\x1a%.osaurus.control.v1.RenewTaskResponse\x12]\n" +
-	"\bComplete\x12'.osaurus.control.v1.CompleteTaskRequest\x1a(.osaurus.control.v1.CompleteTaskResponse\x12Q\n" +
-	"\x04Fail\x12#.osaurus.control.v1.FailTaskRequest\x1a$.osaurus.control.v1.FailTaskResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\x05retry\x18\x04 \x01(\bR\x05retry2\xa4\x05\n" +
+	"\x05Tasks\x12U\n" +
+	"\bDispatch\x12'.osaurus.control.v1.DispatchTaskRequest\x1a .osaurus.control.v1.TaskResponse\x12U\n" +
+	"\x04List\x12$.osaurus.control.v1.ListTasksRequest\x1a%.osaurus.control.v1.ListTasksResponse0\x01\x12M\n" +
+	"\x04Show\x12#.osaurus.control.v1.ShowTaskRequest\x1a .osaurus.control.v1.TaskResponse\x12Q\n" +
+	"\x06Cancel\x12%.osaurus.control.v1.CancelTaskRequest\x1a .osaurus.control.v1.TaskResponse\x12T\n" +
+	"\x05Lease\x12$.osaurus.control.v1.LeaseTaskRequest\x1a%.osaurus.control.v1.LeaseTaskResponse\x12O\n" +
+	"\x05Renew\x12$.osaurus.control.v1.RenewTaskRequest\x1a .osaurus.control.v1.TaskResponse\x12U\n" +
+	"\bComplete\x12'.osaurus.control.v1.CompleteTaskRequest\x1a .osaurus.control.v1.TaskResponse\x12M\n" +
+	"\x04Fail\x12#.osaurus.control.v1.FailTaskRequest\x1a .osaurus.control.v1.TaskResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_tasks_proto_rawDescOnce sync.Once
@@ -1060,64 +830,54 @@ func file_tasks_proto_rawDescGZIP() []byte {
 	return file_tasks_proto_rawDescData
 }
 
-var file_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_tasks_proto_goTypes = []any{
 	(*Task)(nil),                  // 0: osaurus.control.v1.Task
 	(*DispatchTaskRequest)(nil),   // 1: osaurus.control.v1.DispatchTaskRequest
-	(*DispatchTaskResponse)(nil),  // 2: osaurus.control.v1.DispatchTaskResponse
+	(*TaskResponse)(nil),          // 2: osaurus.control.v1.TaskResponse
 	(*ListTasksRequest)(nil),      // 3: osaurus.control.v1.ListTasksRequest
 	(*ListTasksResponse)(nil),     // 4: osaurus.control.v1.ListTasksResponse
 	(*ShowTaskRequest)(nil),       // 5: osaurus.control.v1.ShowTaskRequest
-	(*ShowTaskResponse)(nil),      // 6: osaurus.control.v1.ShowTaskResponse
-	(*CancelTaskRequest)(nil),     // 7: osaurus.control.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),    // 8: osaurus.control.v1.CancelTaskResponse
-	(*LeaseTaskRequest)(nil),      // 9: osaurus.control.v1.LeaseTaskRequest
-	(*LeaseTaskResponse)(nil),     // 10: osaurus.control.v1.LeaseTaskResponse
-	(*RenewTaskRequest)(nil),      // 11: osaurus.control.v1.RenewTaskRequest
-	(*RenewTaskResponse)(nil),     // 12: osaurus.control.v1.RenewTaskResponse
-	(*CompleteTaskRequest)(nil),   // 13: osaurus.control.v1.CompleteTaskRequest
-	(*CompleteTaskResponse)(nil),  // 14: osaurus.control.v1.CompleteTaskResponse
-	(*FailTaskRequest)(nil),       // 15: osaurus.control.v1.FailTaskRequest
-	(*FailTaskResponse)(nil),      // 16: osaurus.control.v1.FailTaskResponse
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*CancelTaskRequest)(nil),     // 6: osaurus.control.v1.CancelTaskRequest
+	(*LeaseTaskRequest)(nil),      // 7: osaurus.control.v1.LeaseTaskRequest
+	(*LeaseTaskResponse)(nil),     // 8: osaurus.control.v1.LeaseTaskResponse
+	(*RenewTaskRequest)(nil),      // 9: osaurus.control.v1.RenewTaskRequest
+	(*CompleteTaskRequest)(nil),   // 10: osaurus.control.v1.CompleteTaskRequest
+	(*FailTaskRequest)(nil),       // 11: osaurus.control.v1.FailTaskRequest
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
 }
 var file_tasks_proto_depIdxs = []int32{
-	17, // 0: osaurus.control.v1.Task.created:type_name -> google.protobuf.Timestamp
-	17, // 1: osaurus.control.v1.Task.until:type_name -> google.protobuf.Timestamp
-	17, // 2: osaurus.control.v1.Task.ended:type_name -> google.protobuf.Timestamp
-	0,  // 3: osaurus.control.v1.DispatchTaskResponse.task:type_name -> osaurus.control.v1.Task
+	12, // 0: osaurus.control.v1.Task.created:type_name -> google.protobuf.Timestamp
+	12, // 1: osaurus.control.v1.Task.until:type_name -> google.protobuf.Timestamp
+	12, // 2: osaurus.control.v1.Task.ended:type_name -> google.protobuf.Timestamp
+	0,  // 3: osaurus.control.v1.TaskResponse.task:type_name -> osaurus.control.v1.Task
 	0,  // 4: osaurus.control.v1.ListTasksResponse.task:type_name -> osaurus.control.v1.Task
-	0,  // 5: osaurus.control.v1.ShowTaskResponse.task:type_name -> osaurus.control.v1.Task
-	0,  // 6: osaurus.control.v1.CancelTaskResponse.task:type_name -> osaurus.control.v1.Task
-	18, // 7: osaurus.control.v1.LeaseTaskRequest.hold:type_name -> google.protobuf.Duration
-	18, // 8: osaurus.control.v1.LeaseTaskRequest.wait:type_name -> google.protobuf.Duration
-	0,  // 9: osaurus.control.v1.LeaseTaskResponse.task:type_name -> osaurus.control.v1.Task
-	18, // 10: osaurus.control.v1.RenewTaskRequest.hold:type_name -> google.protobuf.Duration
-	0,  // 11: osaurus.control.v1.RenewTaskResponse.task:type_name -> osaurus.control.v1.Task
-	0,  // 12: osaurus.control.v1.CompleteTaskResponse.task:type_name -> osaurus.control.v1.Task
-	0,  // 13: osaurus.control.v1.FailTaskResponse.task:type_name -> osaurus.control.v1.Task
-	1,  // 14: osaurus.control.v1.Tasks.Dispatch:input_type -> osaurus.control.v1.DispatchTaskRequest
-	3,  // 15: osaurus.control.v1.Tasks.List:input_type -> osaurus.control.v1.ListTasksRequest
-	5,  // 16: osaurus.control.v1.Tasks.Show:input_type -> osaurus.control.v1.ShowTaskRequest
-	7,  // 17: osaurus.control.v1.Tasks.Cancel:input_type -> osaurus.control.v1.CancelTaskRequest
-	9,  // 18: osaurus.control.v1.Tasks.Lease:input_type -> osaurus.control.v1.LeaseTaskRequest
-	11, // 19: osaurus.control.v1.Tasks.Renew:input_type -> osaurus.control.v1.RenewTaskRequest
-	13, // 20: osaurus.control.v1.Tasks.Complete:input_type -> osaurus.control.v1.CompleteTaskRequest
-	15, // 21: osaurus.control.v1.Tasks.Fail:input_type -> osaurus.control.v1.FailTaskRequest
-	2,  // 22: osaurus.control.v1.Tasks.Dispatch:output_type -> osaurus.control.v1.DispatchTaskResponse
-	4,  // 23: osaurus.control.v1.Tasks.List:output_type -> osaurus.control.v1.ListTasksResponse
-	6,  // 24: osaurus.control.v1.Tasks.Show:output_type -> osaurus.control.v1.ShowTaskResponse
-	8,  // 25: osaurus.control.v1.Tasks.Cancel:output_type -> osaurus.control.v1.CancelTaskResponse
-	10, // 26: osaurus.control.v1.Tasks.Lease:output_type -> osaurus.control.v1.LeaseTaskResponse
-	12, // 27: osaurus.control.v1.Tasks.Renew:output_type -> osaurus.control.v1.RenewTaskResponse
-	14, // 28: osaurus.control.v1.Tasks.Complete:output_type -> osaurus.control.v1.CompleteTaskResponse
-	16, // 29: osaurus.control.v1.Tasks.Fail:output_type -> osaurus.control.v1.FailTaskResponse
-	22, // [22:30] is the sub-list for method output_type
-	14, // [14:22] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	13, // 5: osaurus.control.v1.LeaseTaskRequest.hold:type_name -> google.protobuf.Duration
+	13, // 6: osaurus.control.v1.LeaseTaskRequest.wait:type_name -> google.protobuf.Duration
+	0,  // 7: osaurus.control.v1.LeaseTaskResponse.task:type_name -> osaurus.control.v1.Task
+	13, // 8: osaurus.control.v1.RenewTaskRequest.hold:type_name -> google.protobuf.Duration
+	1,  // 9: osaurus.control.v1.Tasks.Dispatch:input_type -> osaurus.control.v1.DispatchTaskRequest
+	3,  // 10: osaurus.control.v1.Tasks.List:input_type -> osaurus.control.v1.ListTasksRequest
+	5,  // 11: osaurus.control.v1.Tasks.Show:input_type -> osaurus.control.v1.ShowTaskRequest
+	6,  // 12: osaurus.control.v1.Tasks.Cancel:input_type -> osaurus.control.v1.CancelTaskRequest
+	7,  // 13: osaurus.control.v1.Tasks.Lease:input_type -> osaurus.control.v1.LeaseTaskRequest
+	9,  // 14: osaurus.control.v1.Tasks.Renew:input_type -> osaurus.control.v1.RenewTaskRequest
+	10, // 15: osaurus.control.v1.Tasks.Complete:input_type -> osaurus.control.v1.CompleteTaskRequest
+	11, // 16: osaurus.control.v1.Tasks.Fail:input_type -> osaurus.control.v1.FailTaskRequest
+	2,  // 17: osaurus.control.v1.Tasks.Dispatch:output_type -> osaurus.control.v1.TaskResponse
+	4,  // 18: osaurus.control.v1.Tasks.List:output_type -> osaurus.control.v1.ListTasksResponse
+	2,  // 19: osaurus.control.v1.Tasks.Show:output_type -> osaurus.control.v1.TaskResponse
+	2,  // 20: osaurus.control.v1.Tasks.Cancel:output_type -> osaurus.control.v1.TaskResponse
+	8,  // 21: osaurus.control.v1.Tasks.Lease:output_type -> osaurus.control.v1.LeaseTaskResponse
+	2,  // 22: osaurus.control.v1.Tasks.Renew:output_type -> osaurus.control.v1.TaskResponse
+	2,  // 23: osaurus.control.v1.Tasks.Complete:output_type -> osaurus.control.v1.TaskResponse
+	2,  // 24: osaurus.control.v1.Tasks.Fail:output_type -> osaurus.control.v1.TaskResponse
+	17, // [17:25] is the sub-list for method output_type
+	9,  // [9:17] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_tasks_proto_init() }
@@ -1131,7 +891,7 @@ func file_tasks_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tasks_proto_rawDesc), len(file_tasks_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -60,9 +60,9 @@ type InstallsClient interface {
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
 	// Enable restores the plugin's tools and starts its daemon and handlers.
-	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
+	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Disable removes the plugin's tools and stops its daemon and handlers. Its files stay.
-	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
+	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
@@ -96,13 +96,13 @@ func NewInstallsClient(httpClient connect.HTTPClient, baseURL string, opts ...co
 			connect.WithSchema(installsMethods.ByName("Uninstall")),
 			connect.WithClientOptions(opts...),
 		),
-		enable: connect.NewClient[controlpb.EnablePluginRequest, controlpb.EnablePluginResponse](
+		enable: connect.NewClient[controlpb.EnablePluginRequest, controlpb.InstalledPluginResponse](
 			httpClient,
 			baseURL+InstallsEnableProcedure,
 			connect.WithSchema(installsMethods.ByName("Enable")),
 			connect.WithClientOptions(opts...),
 		),
-		disable: connect.NewClient[controlpb.DisablePluginRequest, controlpb.DisablePluginResponse](
+		disable: connect.NewClient[controlpb.DisablePluginRequest, controlpb.InstalledPluginResponse](
 			httpClient,
 			baseURL+InstallsDisableProcedure,
 			connect.WithSchema(installsMethods.ByName("Disable")),
@@ -122,8 +122,8 @@ type installsClient struct {
 	list      *connect.Client[controlpb.ListInstalledRequest, controlpb.ListInstalledResponse]
 	install   *connect.Client[controlpb.InstallPluginRequest, controlpb.InstallPluginResponse]
 	uninstall *connect.Client[controlpb.UninstallPluginRequest, controlpb.UninstallPluginResponse]
-	enable    *connect.Client[controlpb.EnablePluginRequest, controlpb.EnablePluginResponse]
-	disable   *connect.Client[controlpb.DisablePluginRequest, controlpb.DisablePluginResponse]
+	enable    *connect.Client[controlpb.EnablePluginRequest, controlpb.InstalledPluginResponse]
+	disable   *connect.Client[controlpb.DisablePluginRequest, controlpb.InstalledPluginResponse]
 	verify    *connect.Client[controlpb.VerifyPluginsRequest, controlpb.VerifyPluginsResponse]
 }
 
@@ -151,7 +151,7 @@ func (c *installsClient) Uninstall(ctx context.Context, req *controlpb.Uninstall
 }
 
 // Enable calls osaurus.control.v1.Installs.Enable.
-func (c *installsClient) Enable(ctx context.Context, req *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
+func (c *installsClient) Enable(ctx context.Context, req *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
 	response, err := c.enable.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -160,7 +160,7 @@ func (c *installsClient) Enable(ctx context.Context, req *controlpb.EnablePlugin
 }
 
 // Disable calls osaurus.control.v1.Installs.Disable.
-func (c *installsClient) Disable(ctx context.Context, req *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
+func (c *installsClient) Disable(ctx context.Context, req *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
 	response, err := c.disable.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -187,9 +187,9 @@ type InstallsHandler interface {
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
 	// Enable restores the plugin's tools and starts its daemon and handlers.
-	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error)
+	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Disable removes the plugin's tools and stops its daemon and handlers. Its files stay.
-	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error)
+	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
@@ -272,11 +272,11 @@ func (UnimplementedInstallsHandler) Uninstall(context.Context, *controlpb.Uninst
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Uninstall is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.EnablePluginResponse, error) {
+func (UnimplementedInstallsHandler) Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Enable is not implemented"))
 }
 
-func (UnimplementedInstallsHandler) Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.DisablePluginResponse, error) {
+func (UnimplementedInstallsHandler) Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Disable is not implemented"))
 }
 

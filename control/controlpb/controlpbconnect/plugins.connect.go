@@ -64,11 +64,11 @@ type PluginsClient interface {
 	// Import stores a recipe that is sent, or found at a URL or in a repository.
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
 	// Duplicate copies a plugin's recipe under another name.
-	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
+	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.PluginResponse, error)
 	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback restores an earlier revision, as a new one.
-	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
+	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.PluginResponse, error)
 	// Remove deletes a plugin with all its revisions.
 	Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error)
 }
@@ -108,7 +108,7 @@ func NewPluginsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(pluginsMethods.ByName("Import")),
 			connect.WithClientOptions(opts...),
 		),
-		duplicate: connect.NewClient[controlpb.DuplicatePluginRequest, controlpb.DuplicatePluginResponse](
+		duplicate: connect.NewClient[controlpb.DuplicatePluginRequest, controlpb.PluginResponse](
 			httpClient,
 			baseURL+PluginsDuplicateProcedure,
 			connect.WithSchema(pluginsMethods.ByName("Duplicate")),
@@ -120,7 +120,7 @@ func NewPluginsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(pluginsMethods.ByName("History")),
 			connect.WithClientOptions(opts...),
 		),
-		rollback: connect.NewClient[controlpb.RollbackPluginRequest, controlpb.RollbackPluginResponse](
+		rollback: connect.NewClient[controlpb.RollbackPluginRequest, controlpb.PluginResponse](
 			httpClient,
 			baseURL+PluginsRollbackProcedure,
 			connect.WithSchema(pluginsMethods.ByName("Rollback")),
@@ -141,9 +141,9 @@ type pluginsClient struct {
 	show      *connect.Client[controlpb.ShowPluginRequest, controlpb.ShowPluginResponse]
 	lint      *connect.Client[controlpb.LintPluginRequest, controlpb.LintPluginResponse]
 	_import   *connect.Client[controlpb.ImportPluginRequest, controlpb.ImportPluginResponse]
-	duplicate *connect.Client[controlpb.DuplicatePluginRequest, controlpb.DuplicatePluginResponse]
+	duplicate *connect.Client[controlpb.DuplicatePluginRequest, controlpb.PluginResponse]
 	history   *connect.Client[controlpb.PluginHistoryRequest, controlpb.PluginHistoryResponse]
-	rollback  *connect.Client[controlpb.RollbackPluginRequest, controlpb.RollbackPluginResponse]
+	rollback  *connect.Client[controlpb.RollbackPluginRequest, controlpb.PluginResponse]
 	remove    *connect.Client[controlpb.RemovePluginRequest, controlpb.RemovePluginResponse]
 }
 
@@ -184,7 +184,7 @@ func (c *pluginsClient) Import(ctx context.Context, req *controlpb.ImportPluginR
 }
 
 // Duplicate calls osaurus.control.v1.Plugins.Duplicate.
-func (c *pluginsClient) Duplicate(ctx context.Context, req *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
+func (c *pluginsClient) Duplicate(ctx context.Context, req *controlpb.DuplicatePluginRequest) (*controlpb.PluginResponse, error) {
 	response, err := c.duplicate.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -202,7 +202,7 @@ func (c *pluginsClient) History(ctx context.Context, req *controlpb.PluginHistor
 }
 
 // Rollback calls osaurus.control.v1.Plugins.Rollback.
-func (c *pluginsClient) Rollback(ctx context.Context, req *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
+func (c *pluginsClient) Rollback(ctx context.Context, req *controlpb.RollbackPluginRequest) (*controlpb.PluginResponse, error) {
 	response, err := c.rollback.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -230,11 +230,11 @@ type PluginsHandler interface {
 	// Import stores a recipe that is sent, or found at a URL or in a repository.
 	Import(context.Context, *controlpb.ImportPluginRequest) (*controlpb.ImportPluginResponse, error)
 	// Duplicate copies a plugin's recipe under another name.
-	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error)
+	Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.PluginResponse, error)
 	// History returns the revisions of a plugin, newest first.
 	History(context.Context, *controlpb.PluginHistoryRequest) (*controlpb.PluginHistoryResponse, error)
 	// Rollback restores an earlier revision, as a new one.
-	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error)
+	Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.PluginResponse, error)
 	// Remove deletes a plugin with all its revisions.
 	Remove(context.Context, *controlpb.RemovePluginRequest) (*controlpb.RemovePluginResponse, error)
 }
@@ -337,7 +337,7 @@ func (UnimplementedPluginsHandler) Import(context.Context, *controlpb.ImportPlug
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Import is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.DuplicatePluginResponse, error) {
+func (UnimplementedPluginsHandler) Duplicate(context.Context, *controlpb.DuplicatePluginRequest) (*controlpb.PluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Duplicate is not implemented"))
 }
 
@@ -345,7 +345,7 @@ func (UnimplementedPluginsHandler) History(context.Context, *controlpb.PluginHis
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.History is not implemented"))
 }
 
-func (UnimplementedPluginsHandler) Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.RollbackPluginResponse, error) {
+func (UnimplementedPluginsHandler) Rollback(context.Context, *controlpb.RollbackPluginRequest) (*controlpb.PluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Plugins.Rollback is not implemented"))
 }
 

@@ -54,9 +54,9 @@ type PromptsClient interface {
 	Watch(context.Context, *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
 	// Answer answers a prompt. A secret goes into the secret store and nowhere else. If it cannot be
 	// stored, or what an answer brings about fails, the prompt keeps waiting.
-	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error)
+	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error)
 	// Cancel refuses: the asking program gets user_denied, or no connection this time.
-	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error)
+	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error)
 }
 
 // NewPromptsClient constructs a client for the osaurus.control.v1.Prompts service. By default, it
@@ -82,13 +82,13 @@ func NewPromptsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(promptsMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
-		answer: connect.NewClient[controlpb.AnswerPromptRequest, controlpb.AnswerPromptResponse](
+		answer: connect.NewClient[controlpb.AnswerPromptRequest, controlpb.PromptResponse](
 			httpClient,
 			baseURL+PromptsAnswerProcedure,
 			connect.WithSchema(promptsMethods.ByName("Answer")),
 			connect.WithClientOptions(opts...),
 		),
-		cancel: connect.NewClient[controlpb.CancelPromptRequest, controlpb.CancelPromptResponse](
+		cancel: connect.NewClient[controlpb.CancelPromptRequest, controlpb.PromptResponse](
 			httpClient,
 			baseURL+PromptsCancelProcedure,
 			connect.WithSchema(promptsMethods.ByName("Cancel")),
@@ -101,8 +101,8 @@ func NewPromptsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 type promptsClient struct {
 	list   *connect.Client[controlpb.ListPromptsRequest, controlpb.ListPromptsResponse]
 	watch  *connect.Client[controlpb.WatchPromptsRequest, controlpb.WatchPromptsResponse]
-	answer *connect.Client[controlpb.AnswerPromptRequest, controlpb.AnswerPromptResponse]
-	cancel *connect.Client[controlpb.CancelPromptRequest, controlpb.CancelPromptResponse]
+	answer *connect.Client[controlpb.AnswerPromptRequest, controlpb.PromptResponse]
+	cancel *connect.Client[controlpb.CancelPromptRequest, controlpb.PromptResponse]
 }
 
 // List calls osaurus.control.v1.Prompts.List.
@@ -120,7 +120,7 @@ func (c *promptsClient) Watch(ctx context.Context, req *controlpb.WatchPromptsRe
 }
 
 // Answer calls osaurus.control.v1.Prompts.Answer.
-func (c *promptsClient) Answer(ctx context.Context, req *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
+func (c *promptsClient) Answer(ctx context.Context, req *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error) {
 	response, err := c.answer.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -129,7 +129,7 @@ func (c *promptsClient) Answer(ctx context.Context, req *controlpb.AnswerPromptR
 }
 
 // Cancel calls osaurus.control.v1.Prompts.Cancel.
-func (c *promptsClient) Cancel(ctx context.Context, req *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
+func (c *promptsClient) Cancel(ctx context.Context, req *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error) {
 	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -145,9 +145,9 @@ type PromptsHandler interface {
 	Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error
 	// Answer answers a prompt. A secret goes into the secret store and nowhere else. If it cannot be
 	// stored, or what an answer brings about fails, the prompt keeps waiting.
-	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error)
+	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error)
 	// Cancel refuses: the asking program gets user_denied, or no connection this time.
-	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error)
+	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error)
 }
 
 // NewPromptsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -208,10 +208,10 @@ func (UnimplementedPromptsHandler) Watch(context.Context, *controlpb.WatchPrompt
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Watch is not implemented"))
 }
 
-func (UnimplementedPromptsHandler) Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.AnswerPromptResponse, error) {
+func (UnimplementedPromptsHandler) Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Answer is not implemented"))
 }
 
-func (UnimplementedPromptsHandler) Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.CancelPromptResponse, error) {
+func (UnimplementedPromptsHandler) Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Cancel is not implemented"))
 }

@@ -56,24 +56,24 @@ const (
 // TasksClient is a client for the osaurus.control.v1.Tasks service.
 type TasksClient interface {
 	// Dispatch queues a task. If the agent has a task with this key, it returns that task.
-	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error)
+	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.TaskResponse, error)
 	// List returns tasks, newest first: all open ones, and the last ones that ended.
 	List(context.Context, *controlpb.ListTasksRequest) (*connect.ServerStreamForClient[controlpb.ListTasksResponse], error)
 	// Show returns a task.
-	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error)
+	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.TaskResponse, error)
 	// Cancel ends a task, unless it has ended. The program that leased it learns of it when it
 	// renews the lease or answers.
-	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error)
+	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.TaskResponse, error)
 	// Lease returns the oldest queued task and reserves it until the lease ends. If there is
 	// none, it waits as long as asked.
 	Lease(context.Context, *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error)
 	// Renew extends a lease from now on.
-	Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error)
+	Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.TaskResponse, error)
 	// Complete and Fail end a task. Repeating the call returns the same answer. They and Renew
 	// fail with "rejected" if another lease followed, or the task has ended in another way.
-	Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error)
+	Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.TaskResponse, error)
 	// Fail ends a task with a reason. With retry it is queued again.
-	Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error)
+	Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.TaskResponse, error)
 }
 
 // NewTasksClient constructs a client for the osaurus.control.v1.Tasks service. By default, it uses
@@ -87,7 +87,7 @@ func NewTasksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 	baseURL = strings.TrimRight(baseURL, "/")
 	tasksMethods := controlpb.File_tasks_proto.Services().ByName("Tasks").Methods()
 	return &tasksClient{
-		dispatch: connect.NewClient[controlpb.DispatchTaskRequest, controlpb.DispatchTaskResponse](
+		dispatch: connect.NewClient[controlpb.DispatchTaskRequest, controlpb.TaskResponse](
 			httpClient,
 			baseURL+TasksDispatchProcedure,
 			connect.WithSchema(tasksMethods.ByName("Dispatch")),
@@ -99,13 +99,13 @@ func NewTasksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(tasksMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		show: connect.NewClient[controlpb.ShowTaskRequest, controlpb.ShowTaskResponse](
+		show: connect.NewClient[controlpb.ShowTaskRequest, controlpb.TaskResponse](
 			httpClient,
 			baseURL+TasksShowProcedure,
 			connect.WithSchema(tasksMethods.ByName("Show")),
 			connect.WithClientOptions(opts...),
 		),
-		cancel: connect.NewClient[controlpb.CancelTaskRequest, controlpb.CancelTaskResponse](
+		cancel: connect.NewClient[controlpb.CancelTaskRequest, controlpb.TaskResponse](
 			httpClient,
 			baseURL+TasksCancelProcedure,
 			connect.WithSchema(tasksMethods.ByName("Cancel")),
@@ -117,19 +117,19 @@ func NewTasksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(tasksMethods.ByName("Lease")),
 			connect.WithClientOptions(opts...),
 		),
-		renew: connect.NewClient[controlpb.RenewTaskRequest, controlpb.RenewTaskResponse](
+		renew: connect.NewClient[controlpb.RenewTaskRequest, controlpb.TaskResponse](
 			httpClient,
 			baseURL+TasksRenewProcedure,
 			connect.WithSchema(tasksMethods.ByName("Renew")),
 			connect.WithClientOptions(opts...),
 		),
-		complete: connect.NewClient[controlpb.CompleteTaskRequest, controlpb.CompleteTaskResponse](
+		complete: connect.NewClient[controlpb.CompleteTaskRequest, controlpb.TaskResponse](
 			httpClient,
 			baseURL+TasksCompleteProcedure,
 			connect.WithSchema(tasksMethods.ByName("Complete")),
 			connect.WithClientOptions(opts...),
 		),
-		fail: connect.NewClient[controlpb.FailTaskRequest, controlpb.FailTaskResponse](
+		fail: connect.NewClient[controlpb.FailTaskRequest, controlpb.TaskResponse](
 			httpClient,
 			baseURL+TasksFailProcedure,
 			connect.WithSchema(tasksMethods.ByName("Fail")),
@@ -140,18 +140,18 @@ func NewTasksClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 
 // tasksClient implements TasksClient.
 type tasksClient struct {
-	dispatch *connect.Client[controlpb.DispatchTaskRequest, controlpb.DispatchTaskResponse]
+	dispatch *connect.Client[controlpb.DispatchTaskRequest, controlpb.TaskResponse]
 	list     *connect.Client[controlpb.ListTasksRequest, controlpb.ListTasksResponse]
-	show     *connect.Client[controlpb.ShowTaskRequest, controlpb.ShowTaskResponse]
-	cancel   *connect.Client[controlpb.CancelTaskRequest, controlpb.CancelTaskResponse]
+	show     *connect.Client[controlpb.ShowTaskRequest, controlpb.TaskResponse]
+	cancel   *connect.Client[controlpb.CancelTaskRequest, controlpb.TaskResponse]
 	lease    *connect.Client[controlpb.LeaseTaskRequest, controlpb.LeaseTaskResponse]
-	renew    *connect.Client[controlpb.RenewTaskRequest, controlpb.RenewTaskResponse]
-	complete *connect.Client[controlpb.CompleteTaskRequest, controlpb.CompleteTaskResponse]
-	fail     *connect.Client[controlpb.FailTaskRequest, controlpb.FailTaskResponse]
+	renew    *connect.Client[controlpb.RenewTaskRequest, controlpb.TaskResponse]
+	complete *connect.Client[controlpb.CompleteTaskRequest, controlpb.TaskResponse]
+	fail     *connect.Client[controlpb.FailTaskRequest, controlpb.TaskResponse]
 }
 
 // Dispatch calls osaurus.control.v1.Tasks.Dispatch.
-func (c *tasksClient) Dispatch(ctx context.Context, req *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
+func (c *tasksClient) Dispatch(ctx context.Context, req *controlpb.DispatchTaskRequest) (*controlpb.TaskResponse, error) {
 	response, err := c.dispatch.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -165,7 +165,7 @@ func (c *tasksClient) List(ctx context.Context, req *controlpb.ListTasksRequest)
 }
 
 // Show calls osaurus.control.v1.Tasks.Show.
-func (c *tasksClient) Show(ctx context.Context, req *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
+func (c *tasksClient) Show(ctx context.Context, req *controlpb.ShowTaskRequest) (*controlpb.TaskResponse, error) {
 	response, err := c.show.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -174,7 +174,7 @@ func (c *tasksClient) Show(ctx context.Context, req *controlpb.ShowTaskRequest) 
 }
 
 // Cancel calls osaurus.control.v1.Tasks.Cancel.
-func (c *tasksClient) Cancel(ctx context.Context, req *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error) {
+func (c *tasksClient) Cancel(ctx context.Context, req *controlpb.CancelTaskRequest) (*controlpb.TaskResponse, error) {
 	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -192,7 +192,7 @@ func (c *tasksClient) Lease(ctx context.Context, req *controlpb.LeaseTaskRequest
 }
 
 // Renew calls osaurus.control.v1.Tasks.Renew.
-func (c *tasksClient) Renew(ctx context.Context, req *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
+func (c *tasksClient) Renew(ctx context.Context, req *controlpb.RenewTaskRequest) (*controlpb.TaskResponse, error) {
 	response, err := c.renew.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -201,7 +201,7 @@ func (c *tasksClient) Renew(ctx context.Context, req *controlpb.RenewTaskRequest
 }
 
 // Complete calls osaurus.control.v1.Tasks.Complete.
-func (c *tasksClient) Complete(ctx context.Context, req *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
+func (c *tasksClient) Complete(ctx context.Context, req *controlpb.CompleteTaskRequest) (*controlpb.TaskResponse, error) {
 	response, err := c.complete.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -210,7 +210,7 @@ func (c *tasksClient) Complete(ctx context.Context, req *controlpb.CompleteTaskR
 }
 
 // Fail calls osaurus.control.v1.Tasks.Fail.
-func (c *tasksClient) Fail(ctx context.Context, req *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
+func (c *tasksClient) Fail(ctx context.Context, req *controlpb.FailTaskRequest) (*controlpb.TaskResponse, error) {
 	response, err := c.fail.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -221,24 +221,24 @@ func (c *tasksClient) Fail(ctx context.Context, req *controlpb.FailTaskRequest) 
 // TasksHandler is an implementation of the osaurus.control.v1.Tasks service.
 type TasksHandler interface {
 	// Dispatch queues a task. If the agent has a task with this key, it returns that task.
-	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error)
+	Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.TaskResponse, error)
 	// List returns tasks, newest first: all open ones, and the last ones that ended.
 	List(context.Context, *controlpb.ListTasksRequest, *connect.ServerStream[controlpb.ListTasksResponse]) error
 	// Show returns a task.
-	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error)
+	Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.TaskResponse, error)
 	// Cancel ends a task, unless it has ended. The program that leased it learns of it when it
 	// renews the lease or answers.
-	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error)
+	Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.TaskResponse, error)
 	// Lease returns the oldest queued task and reserves it until the lease ends. If there is
 	// none, it waits as long as asked.
 	Lease(context.Context, *controlpb.LeaseTaskRequest) (*controlpb.LeaseTaskResponse, error)
 	// Renew extends a lease from now on.
-	Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error)
+	Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.TaskResponse, error)
 	// Complete and Fail end a task. Repeating the call returns the same answer. They and Renew
 	// fail with "rejected" if another lease followed, or the task has ended in another way.
-	Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error)
+	Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.TaskResponse, error)
 	// Fail ends a task with a reason. With retry it is queued again.
-	Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error)
+	Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.TaskResponse, error)
 }
 
 // NewTasksHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -323,7 +323,7 @@ func NewTasksHandler(svc TasksHandler, opts ...connect.HandlerOption) (string, h
 // UnimplementedTasksHandler returns CodeUnimplemented from all methods.
 type UnimplementedTasksHandler struct{}
 
-func (UnimplementedTasksHandler) Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.DispatchTaskResponse, error) {
+func (UnimplementedTasksHandler) Dispatch(context.Context, *controlpb.DispatchTaskRequest) (*controlpb.TaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Dispatch is not implemented"))
 }
 
@@ -331,11 +331,11 @@ func (UnimplementedTasksHandler) List(context.Context, *controlpb.ListTasksReque
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.List is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.ShowTaskResponse, error) {
+func (UnimplementedTasksHandler) Show(context.Context, *controlpb.ShowTaskRequest) (*controlpb.TaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Show is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.CancelTaskResponse, error) {
+func (UnimplementedTasksHandler) Cancel(context.Context, *controlpb.CancelTaskRequest) (*controlpb.TaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Cancel is not implemented"))
 }
 
@@ -343,14 +343,14 @@ func (UnimplementedTasksHandler) Lease(context.Context, *controlpb.LeaseTaskRequ
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Lease is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.RenewTaskResponse, error) {
+func (UnimplementedTasksHandler) Renew(context.Context, *controlpb.RenewTaskRequest) (*controlpb.TaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Renew is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.CompleteTaskResponse, error) {
+func (UnimplementedTasksHandler) Complete(context.Context, *controlpb.CompleteTaskRequest) (*controlpb.TaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Complete is not implemented"))
 }
 
-func (UnimplementedTasksHandler) Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.FailTaskResponse, error) {
+func (UnimplementedTasksHandler) Fail(context.Context, *controlpb.FailTaskRequest) (*controlpb.TaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Tasks.Fail is not implemented"))
 }
