@@ -25,9 +25,6 @@ type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// MarshalText implements encoding.TextMarshaler.
-func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
-
 // Outcome is OK, Begun, or the kind of the error.
 type Outcome string
 
@@ -48,16 +45,16 @@ func OutcomeOf(err error) Outcome {
 
 // Entry says who did what, when, and with which outcome. The log sets Seq, Time and Hash.
 type Entry struct {
-	Seq     Seq              `json:"seq"`
-	Time    time.Time        `json:"time"`
-	UID     int              `json:"uid"`               // the user of this computer who asked
-	Agent   config.AgentName `json:"agent,omitempty"`   // may be empty
-	Client  string           `json:"client"`            // the program that asked: "osaurus-sandbox exec"
-	Action  string           `json:"action"`            // "machine.reset"
-	Subject string           `json:"subject,omitempty"` // a command line, a path, a setting
-	Outcome Outcome          `json:"outcome"`
-	Detail  string           `json:"detail,omitempty"` // the error, or more information
-	Hash    Hash             `json:"hash"`
+	Seq     Seq
+	Time    time.Time
+	UID     int              // the user of this computer who asked
+	Agent   config.AgentName // may be empty
+	Client  string           // the program that asked: "osaurus-sandbox exec"
+	Action  string           // "machine.reset"
+	Subject string           // a command line, a path, a setting
+	Outcome Outcome
+	Detail  string // the error, or more information
+	Hash    Hash
 }
 
 // check returns the entry with bounded texts in valid UTF-8, and refuses one without a
