@@ -47,7 +47,7 @@ func bootAs(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestBoot(t *testing.T) {
 	home := labHome(t)
-	t.Run("streams, shares, exit code, and 200 MB of output", func(t *testing.T) {
+	t.Run("streams, shares, exit code, and 50 MB of output", func(t *testing.T) {
 		given := make([]byte, 1<<20)
 		for i := range given {
 			given[i] = byte(rand.Uint32())
@@ -59,8 +59,8 @@ func TestBoot(t *testing.T) {
 		stdout := &beginning{of: len(given)}
 		var stderr bytes.Buffer
 		code := run(t.Context(), console{bytes.NewReader(given), stdout, &stderr}, []string{"boot", "--share", in + ":in:ro", "--share", out + ":out", "--",
-			"sh", "-c", "cat; echo to stderr >&2; cat /mnt/in/a > /mnt/out/b && ! echo beta > /mnt/in/a && dd if=/dev/zero bs=1M count=200; exit 37"})
-		if code != 37 || !bytes.Equal(stdout.kept, given) || stdout.n != len(given)+200<<20 {
+			"sh", "-c", "cat; echo to stderr >&2; cat /mnt/in/a > /mnt/out/b && ! echo beta > /mnt/in/a && dd if=/dev/zero bs=1M count=50; exit 37"})
+		if code != 37 || !bytes.Equal(stdout.kept, given) || stdout.n != len(given)+50<<20 {
 			t.Errorf("exit code %d, %d bytes\n%s", code, stdout.n, &stderr)
 		}
 		if !strings.Contains(stderr.String(), "to stderr\n") {
