@@ -69,7 +69,7 @@ func BenchmarkMounts(b *testing.B) {
 	}
 	for name, dir := range map[config.MountName]string{"direct": b.TempDir(), "review": filepath.Join(shared, "tree")} {
 		mode := map[config.MountName]guest.MountMode{"direct": guest.MountWrite, "review": guest.MountReview}[name]
-		server, err := fs.New(vm.Share{Path: dir, ReadOnly: mode == guest.MountReview}, fs.Options{UID: uid})
+		server, err := fs.New(vm.Share{Path: dir, ReadOnly: mode == guest.MountReview}, fs.Options{UID: uid, Lower: mode == guest.MountReview})
 		if err != nil {
 			b.Fatal(err)
 		}

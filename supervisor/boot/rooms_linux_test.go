@@ -100,7 +100,7 @@ func TestRooms(t *testing.T) {
 // served serves a folder to mount in a room.
 func served(t *testing.T, folder string, readOnly bool, uid uint32) func(context.Context, io.ReadWriteCloser) error {
 	t.Helper()
-	s, err := fs.New(vm.Share{Path: folder, ReadOnly: readOnly}, fs.Options{UID: uid})
+	s, err := fs.New(vm.Share{Path: folder, ReadOnly: readOnly}, fs.Options{UID: uid, Lower: readOnly})
 	if err != nil {
 		t.Fatal(err)
 	}

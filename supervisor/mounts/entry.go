@@ -121,7 +121,7 @@ func (e *entry) mount(ctx context.Context, lease *machine.Lease, agent agents.Ag
 		return nil, nil, err
 	}
 	share := vm.Share{Tag: string(e.Name), Path: e.Folder, ReadOnly: e.Mode != guest.MountWrite, MinFree: boot.MinFree}
-	server, err := fs.New(share, fs.Options{Root: root, UID: agent.UID, Log: e.of.Log})
+	server, err := fs.New(share, fs.Options{Root: root, Lower: e.reviewed(), UID: agent.UID, Log: e.of.Log})
 	if err != nil {
 		return nil, nil, err
 	}

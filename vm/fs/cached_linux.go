@@ -26,12 +26,12 @@ func (d *Server) HandleCached(r Request) (n int, ok bool) {
 		return 0, false
 	}
 	defer s.requests.Done()
-	handle, err := s.handle(in.Fh)
+	file, err := s.readable(&in)
 	if err != nil {
 		return 0, false
 	}
-	defer handle.file.release()
-	if n, ok = readNow(handle.file.fd, first(after(r.In, outHeaderSize), int(size)), int64(in.Offset)); !ok {
+	defer file.release()
+	if n, ok = readNow(file.fd, first(after(r.In, outHeaderSize), int(size)), int64(in.Offset)); !ok {
 		return 0, false
 	}
 	var out [outHeaderSize]byte

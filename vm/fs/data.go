@@ -10,13 +10,13 @@ import (
 // readResult reads a file directly into guest memory. go-fuse calls Readv if the type has it,
 // without recovering from panics.
 type readResult struct {
-	h    *handle
+	file *descriptor
 	off  int64
 	size int
 }
 
 func (r *readResult) Size() int { return r.size }
-func (r *readResult) Done()     { r.h.file.release() }
+func (r *readResult) Done()     { r.file.release() }
 
 func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 	n, st := r.Readv([][]byte{buf[:min(len(buf), r.size)]})
@@ -24,7 +24,7 @@ func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
 }
 
 func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {
-	n, err := vectored(dst, r.off, r.h.file.preadv)
+	n, err := vectored(dst, r.off, r.file.preadv)
 	return n, partly(n, err)
 }
 
@@ -60,11 +60,28 @@ func partly(n int, err error) fuse.Status {
 }
 
 func (s *session) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadResult, fuse.Status) {
-	h, err := s.handle(in.Fh)
+	file, err := s.readable(in)
 	if err != nil {
 		return nil, status(err)
 	}
-	return &readResult{h, int64(in.Offset), int(in.Size)}, fuse.OK
+	return &readResult{file, int64(in.Offset), int(in.Size)}, fuse.OK
+}
+
+// readable returns the file of a READ, which the caller must release.
+func (s *session) readable(in *fuse.ReadIn) (*descriptor, error) {
+	if !s.dev.lower {
+		h, err := s.handle(in.Fh)
+		if err != nil {
+			return nil, err
+		}
+		return h.file, nil
+	}
+	n, err := s.node(in.NodeId)
+	if err != nil {
+		return nil, err
+	}
+	var info fileInfo
+	return s.openFile(n, unix.O_RDONLY, &info)
 }
 
 func (s *session) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {

@@ -31,6 +31,9 @@ func openFlags(flags uint32) (host int, writable bool, err error) {
 }
 
 func (s *session) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	if s.dev.lower {
+		return fuse.ENOSYS
+	}
 	n, err := s.node(in.NodeId)
 	if err != nil {
 		return status(err)

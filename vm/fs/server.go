@@ -41,6 +41,9 @@ type Options struct {
 	// many files fails with ENFILE in the guest; a user who has many open fails earlier (see
 	// mayOpen). The default is 4096, or a quarter of the process's limit if that is less.
 	Files int
+	// Lower says that the share is the lower layer of an overlay, which takes a file that was replaced for
+	// stale anyway. So the guest's kernel opens files without asking, and each READ opens its own.
+	Lower bool
 	// UID is the owner of all files outside of subtrees, under OwnershipSubtree, and their group.
 	UID uint32
 	// Log receives messages for the host's user. Nil discards them.
@@ -52,6 +55,7 @@ type Options struct {
 // Server serves one folder, to one mount at a time.
 type Server struct {
 	share  vm.Share
+	lower  bool
 	files  int
 	log    *slog.Logger
 	wrap   func(fuse.RawFileSystem) fuse.RawFileSystem
@@ -92,7 +96,7 @@ func New(share vm.Share, opts Options) (*Server, error) {
 	default:
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
-	d := &Server{share: share, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
+	d := &Server{share: share, lower: opts.Lower, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
 	if d.wrap = opts.Wrap; d.wrap == nil {
 		d.wrap = func(fs fuse.RawFileSystem) fuse.RawFileSystem { return fs }
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
@@ -104,9 +105,33 @@ func TestOverStream(t *testing.T) {
 		"KindsOfFiles": TestKindsOfFiles, "ReadOnly": TestReadOnly, "Depth": TestDepth,
 		"Append": TestAppend, "KeepCache": TestKeepCache, "RenamedFolder": TestRenamedFolder, "OpenReplaced": TestOpenReplaced,
 		"SubtreeOwners": TestSubtreeOwners, "Modes": TestOwnersAndModesOnTheHost, "ByteLimit": TestByteLimit, "RemovedButOpen": TestRemovedButOpen,
-		"RemovedButKnown": TestRemovedButKnown, "RemovedFolder": TestRemovedButOpenFolder, "SymlinkCaching": TestSymlinkCaching,
+		"RemovedButKnown": TestRemovedButKnown, "RemovedFolder": TestRemovedButOpenFolder, "SymlinkCaching": TestSymlinkCaching, "Lower": TestLower,
 	} {
 		t.Run(name, test)
+	}
+}
+
+// The guest opens the files of a lower layer without asking, and reads them by their nodes.
+func TestLower(t *testing.T) {
+	c := newClient(t, vm.Share{ReadOnly: true}, Options{Lower: true})
+	c.host("f", "text")
+	f := must(c.walk("f"))(t)
+	want(t, "open", second(c.open(f.NodeId, unix.O_RDONLY)), unix.ENOSYS)
+	read := func() (string, error) {
+		b, err := c.request(opRead, f.NodeId, bytesOf(&fuse.ReadIn{Size: 100})[inHeaderSize:], 100)
+		return string(b), err
+	}
+	if text, err := read(); text != "text" || err != nil {
+		t.Errorf("read: %q, %v", text, err)
+	}
+	c.host("new", "other")
+	if err := os.Rename(filepath.Join(c.dir, "new"), filepath.Join(c.dir, "f")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "read what was replaced", second(read()), unix.ESTALE)
+	f = must(c.walk("f"))(t)
+	if text, err := read(); text != "other" || err != nil {
+		t.Errorf("read: %q, %v", text, err)
 	}
 }
 
