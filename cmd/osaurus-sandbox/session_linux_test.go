@@ -115,7 +115,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("secrets: %d, %s%s", code, out, stderr)
 		}
 		ok(t, "config", "set", "bridge.memoryPerMinute=0")
-		if code, out, stderr := ask(`osaurus-host agent memory query milk`); code != fault.ExitRejected || !strings.Contains(stderr, "limit of 0 requests to the memory") {
+		if code, out, stderr := ask(`osaurus-host agent memory query milk`); code != fault.ExitRejected || !strings.Contains(stderr, "limit of 0 requests to remember or recall") {
 			t.Errorf("beyond the limit: %d, %s%s", code, out, stderr)
 		}
 		for _, tc := range []struct {

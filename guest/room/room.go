@@ -4,12 +4,15 @@
 package room
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,6 +83,21 @@ func (r *Room) dead() bool {
 	default:
 		return false
 	}
+}
+
+// Ending reports whether the room's first process is exiting. The kernel kills all others before it has ended.
+func (r *Room) Ending() bool {
+	const flags, exiting = 6, 0x4 // the position after the name of field 9 of proc(5), and PF_EXITING
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.init.PID()))
+	if err != nil {
+		return true
+	}
+	f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(f) <= flags {
+		return false
+	}
+	n, _ := strconv.Atoi(f[flags])
+	return n&exiting != 0
 }
 
 // Dial connects to a port on the room's loopback: see network.DialLoopback.

@@ -159,18 +159,19 @@ func (c *command) sum(exit *guestpb.Exit) error {
 	if !killed || exit.Oom || exit.TimedOut || exit.Idle {
 		return nil
 	}
-	select {
-	case <-c.room.Dead():
-		return fault.Newf(fault.Unavailable, "run command", c.room.User(), "the room has ended, with all its processes").
-			Advise("Run the command again: that starts a new room.")
-	case <-time.After(deathNotice):
+	if !c.room.Ending() {
 		return nil
 	}
+	select {
+	case <-c.room.Dead(): // so that the next command starts a new room
+	case <-time.After(deathLimit):
+	}
+	return fault.Newf(fault.Unavailable, "run command", c.room.User(), "the room has ended, with all its processes").
+		Advise("Run the command again: that starts a new room.")
 }
 
-// deathNotice is how long the end of a room's first process may be noticed after that of its other
-// processes, on a busy host.
-const deathNotice = time.Second
+// deathLimit is how long the end of a room's last processes is awaited.
+const deathLimit = 10 * time.Second
 
 // terminate sends SIGTERM and kills the command if it has not ended after grace.
 func (c *command) terminate(grace time.Duration) {
