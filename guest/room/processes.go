@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,9 @@ const (
 	maxOpen, maxOpenPath = 16, 1024
 	// maxFiles bounds how many descriptors of a process are looked at.
 	maxFiles = 4096
+	// commandsWithin bounds how long a list waits for command lines. Reading one takes a lock that
+	// a program which is short of memory can hold for long.
+	commandsWithin = time.Second
 	// ticks is the kernel's USER_HZ, the unit of times in /proc.
 	ticks = 100
 )
@@ -35,8 +40,9 @@ func (m *Manager) Processes(_ context.Context, q *guestpb.ProcessesRequest) (*gu
 	rooms, err := m.rooms(q.User)
 	a := &guestpb.ProcessesResponse{}
 	booted := bootTime()
+	var filled sync.WaitGroup
 	for _, r := range rooms {
-		starved := r.Starved()
+		first := len(a.Processes)
 		for _, pid := range r.group.processes() {
 			if len(a.Processes) == maxProcesses {
 				a.Truncated = true
@@ -44,18 +50,60 @@ func (m *Manager) Processes(_ context.Context, q *guestpb.ProcessesRequest) (*gu
 			}
 			if p := describe(pid, booted); p != nil {
 				p.User = r.spec.User
-				if !starved && p.State != waiting {
-					p.Command = cmdline(p)
-				}
 				if q.Folder != "" {
 					p.Open = openIn(p.Pid, q.Folder)
 				}
 				a.Processes = append(a.Processes, p)
 			}
 		}
+		of := a.Processes[first:]
+		filled.Go(func() { r.lines.fill(of, commandsWithin) })
 	}
+	filled.Wait()
 	return a, err
 }
+
+// commandLines reads the command lines of a room's processes, for one list at a time, so that a
+// hanging read blocks only one thread per room.
+type commandLines struct {
+	turn chan struct{} // a lock
+	read func(pid int32) []byte
+}
+
+func newCommandLines() commandLines {
+	return commandLines{make(chan struct{}, 1), commandLine}
+}
+
+// fill sets the command lines that can be read in time. The other processes keep their names.
+func (c commandLines) fill(list []*guestpb.RoomProcess, within time.Duration) {
+	late := time.After(within)
+	select {
+	case c.turn <- struct{}{}:
+	case <-late:
+		return
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(p *guestpb.RoomProcess) bool { return p.State == waiting })
+	lines := make(chan []byte, len(list))
+	go func() {
+		defer func() { <-c.turn }()
+		for _, p := range list {
+			lines <- c.read(p.Pid)
+		}
+	}()
+	for _, p := range list {
+		select {
+		case text := <-lines:
+			if len(text) > 0 {
+				p.Command = text
+			}
+		case <-late:
+			return
+		}
+	}
+}
+
+// waiting is the state of a process in uninterruptible sleep, which may hold that lock.
+const waiting = "D"
 
 // processes returns the pids in the child groups, in the guest's pid namespace.
 func (g group) processes() []int {
@@ -107,24 +155,16 @@ func openIn(pid int32, folder string) (open [][]byte) {
 	return open
 }
 
-// waiting is the state of a process in uninterruptible sleep.
-const waiting = "D"
-
-// cmdline returns a process's command line, or its name if it has none. Reading it takes a lock that
-// a program which is short of memory can hold for long.
-func cmdline(p *guestpb.RoomProcess) []byte {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", p.Pid))
+// commandLine returns a process's command line, or nil if it has none or has ended.
+func commandLine(pid int32) []byte {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
-		return p.Command
+		return nil
 	}
 	defer f.Close()
 	buf := make([]byte, maxCommand)
 	n, _ := f.Read(buf)
-	line := bytes.TrimRight(buf[:n], "\x00")
-	if len(line) == 0 {
-		return p.Command
-	}
-	return bytes.ReplaceAll(line, []byte{0}, []byte{' '})
+	return bytes.ReplaceAll(bytes.TrimRight(buf[:n], "\x00"), []byte{0}, []byte{' '})
 }
 
 // parseStat parses a line of /proc/PID/stat. A process chooses its own name, so fields are counted

@@ -3,9 +3,14 @@
 package room
 
 import (
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"osaurus-sandbox/guest/guestpb"
+	"osaurus-sandbox/internal/timetest"
 )
 
 func TestParseStat(t *testing.T) {
@@ -21,6 +26,46 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q: %+v", bad, p)
 		}
 	}
+}
+
+// TestCommandLineThatHangs checks that a list waits a limited time for a command line, and that all
+// lists together block one thread.
+func TestCommandLineThatHangs(t *testing.T) {
+	timetest.Synthetic(t, func(t *testing.T) {
+		hang, reads := make(chan struct{}), new(atomic.Int32)
+		lines := newCommandLines()
+		lines.read = func(pid int32) []byte {
+			if pid == 2 {
+				reads.Add(1)
+				<-hang
+			}
+			return fmt.Appendf(nil, "line %d", pid)
+		}
+		list := func() (commands string) {
+			var all []*guestpb.RoomProcess
+			for pid, state := range []string{"R", "D", "S", "S"} {
+				all = append(all, &guestpb.RoomProcess{Pid: int32(pid), State: state, Command: []byte("[name]")})
+			}
+			began := time.Now()
+			if lines.fill(all, time.Second); time.Since(began) > time.Second {
+				t.Errorf("it took %v", time.Since(began))
+			}
+			for _, p := range all {
+				commands += string(p.Command) + ","
+			}
+			return commands
+		}
+		for _, want := range []string{"line 0,[name],[name],[name],", "[name],[name],[name],[name],"} {
+			if got := list(); got != want || reads.Load() != 1 {
+				t.Errorf("%s after %d reads, want %s", got, reads.Load(), want)
+			}
+		}
+		close(hang)
+		timetest.Wait()
+		if got := list(); got != "line 0,[name],line 2,line 3," {
+			t.Error(got)
+		}
+	})
 }
 
 // FuzzParseStat checks that a process's name does not change its other fields.

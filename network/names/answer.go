@@ -96,7 +96,7 @@ func (s *Server) resolve(ctx context.Context, who netip.Addr, name string, kind 
 	switch {
 	case name == "":
 		return reply{}
-	case !valid(name), config.EndsInNumber(name), strings.HasSuffix(name, ".arpa"): // addresses have no names here
+	case !valid(name), config.EndsInNumber(name), kind == dns.TypePTR && strings.HasSuffix(name, ".arpa"): // addresses have no names here
 		return reply{rcode: dns.RcodeNameError}
 	case name == "localhost", strings.HasSuffix(name, ".localhost"): // the room's own (RFC 6761)
 		if kind == dns.TypeA {
