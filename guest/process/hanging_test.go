@@ -12,6 +12,7 @@ import (
 
 	"osaurus-sandbox/guest/process/processtest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // TestHangingShare checks that Start and Release give up on a share that hangs, and that nothing is
@@ -53,6 +54,16 @@ func TestHangingShare(t *testing.T) {
 		} else {
 			c.Release()
 		}
+		if n := m.starting.Load(); n != 3 {
+			t.Errorf("%d threads are stuck", n)
+		}
+		m.starting.Add(maxStarting - 3)
+		if _, err := start(place, "/bin/true"); fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("with too many: %v", err)
+		}
+		m.starting.Add(3 - maxStarting)
+		share.LetGo()
+		timetest.Eventually(t, "no thread is left", func() bool { return m.starting.Load() == 0 })
 	})
 	t.Run("Execve", func(t *testing.T) {
 		_, start, share := begin(t)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,6 +44,8 @@ type Manager struct {
 	children map[int]*Child
 	next     uint64 // last id
 	orphans  uint64
+
+	starting atomic.Int64 // threads: see maxStarting
 }
 
 // execWithin is long enough for a child in a room with 1% of a processor. It is needed because a

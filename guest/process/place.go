@@ -44,13 +44,22 @@ func As(c *syscall.Credential, f func() error) error {
 	return f()
 }
 
+// maxStarting bounds the threads that start commands, which a share that hangs may keep: the Go runtime
+// aborts at ten thousand threads.
+const maxStarting = 1024
+
 // onThread runs look and then fork on a new thread in the program's place. Entering and looking may
 // block on a share and cannot be interrupted. After a timeout onThread returns; its thread then
 // does not fork, and ends when the share answers.
 func (m *Manager) onThread(s Spec, look, fork func() error) error {
+	if n := m.starting.Add(1); n > maxStarting {
+		m.starting.Add(-1)
+		return fault.Newf(fault.Unavailable, "start program", s.Args[0], "%d other starts wait, most of them for a share that hangs", n-1).Advise("Try again later.")
+	}
 	var decided atomic.Bool // set by fork or by the timeout, whichever comes first
 	done := make(chan error, 1)
 	go func() {
+		defer m.starting.Add(-1)
 		// Never unlocked: the thread is in other namespaces and must end with the goroutine.
 		runtime.LockOSThread()
 		var err error

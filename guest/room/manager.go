@@ -168,7 +168,7 @@ func (m *Manager) make(first bool, spec *guestpb.Room, token []byte) (*Room, err
 	}
 	r := &Room{
 		spec: spec, layer: filepath.Join(m.opts.Data, spec.User), files: filepath.Join(m.opts.Run, spec.User), group: group(filepath.Join(m.opts.Cgroup, spec.User)),
-		filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
+		lines: newCommandLines(), filter: f, made: time.Now(), starts: make(chan struct{}, maxStarts),
 		plugins: &pluginNetworks{modulesLoaded: m.opts.ModulesLoaded, made: map[netip.Addr]*os.File{}},
 	}
 	if err := errors.Join(r.group.kill(), network.Disconnect(network.RoomCable(spec.Uid))); err != nil {

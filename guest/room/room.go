@@ -37,6 +37,7 @@ type Room struct {
 	disk        *os.File
 	group       group
 	filter      seccomp.Program
+	lines       commandLines
 	init        *process.Child
 	pidfd       *os.File // of its first process
 	ptmx        *os.File // O_PATH
