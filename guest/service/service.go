@@ -88,8 +88,10 @@ func (s *Service) Close() {
 
 // letGo ends a user's file worker, which no person knows of, and with stop the rest.
 func (s *Service) letGo(user string, stop bool) {
-	if s.files.Forget(user); stop {
+	if stop {
 		s.leave(user)
+	} else {
+		s.files.Forget(user)
 	}
 }
 
