@@ -310,7 +310,7 @@ func (l *look) below(p pair, hidden bool, do func(pair) error) error {
 			continue
 		}
 		if e, listed := l.listed[q.path]; listed {
-			q.began = l.began(e, hid || q.last.Kind != 0)
+			q.began = l.began(e, hid || q.last.Kind != 0 || q.real.Ctime%int64(time.Second) == 0)
 		}
 		q.known = p.known && p.base.Kind != history.Folder || q.base.Kind != 0
 		hides := hidden || q.upper.Kind != history.Folder
@@ -381,8 +381,8 @@ func common(e history.Entry) history.Entry {
 }
 
 // began returns a moment of this computer's clock before the agent's first change of an entry: by the guest's
-// clock, or that of the last look if the agent had not touched it then. What is much older than that look was
-// ignored in it, or has got another name since.
+// clock, or that of the last look if the agent had not touched it then, unless the real file's times are in
+// seconds. What is much older than that look was ignored in it, or has got another name since.
 func (l *look) began(e Listed, touched bool) time.Time {
 	if e.Born.IsZero() {
 		return time.Time{}
