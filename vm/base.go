@@ -218,7 +218,7 @@ func (b *Base) Warnings() []string {
 	return slices.Clone(b.warnings)
 }
 
-// Stalled implements Machine, for drivers whose machines never pause by themselves.
+// Stalled implements Machine for drivers that never pause a machine.
 func (b *Base) Stalled() error { return nil }
 
 // Done implements Machine.

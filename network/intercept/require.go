@@ -95,7 +95,7 @@ func (x *exchange) bound(in Position, key string) bool {
 	})
 }
 
-// fits returns the credential whose placeholder is all that a header or a parameter has.
+// fits returns the credential whose placeholder is the whole value of a header or a parameter.
 func (x *exchange) fits(in Position, key, value string) *Credential {
 	login, isBasic := basic(key, value)
 	user, password, _ := strings.Cut(login, ":")

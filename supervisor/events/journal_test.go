@@ -206,8 +206,8 @@ func next(t testing.TB, j *Journal, after Seq) (func() Event, func()) {
 		}
 }
 
-// A disk that takes nothing delays nobody who notes events. When it does again, all are there but those that
-// did not fit into the queue.
+// Note does not wait for a disk that hangs. When the disk works again, the events are there, except for those
+// that did not fit into the queue.
 func TestFrozenDisk(t *testing.T) {
 	db := database(t, filepath.Join(t.TempDir(), "db"))
 	j := journal(t, db, limits{keep: 200, slack: 10, queue: 50})
