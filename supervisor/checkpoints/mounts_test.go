@@ -23,6 +23,7 @@ type mounted struct {
 	failed error
 	slow   bool
 	waited int
+	killed bool // in the middle of a restore
 }
 
 func (m *mounted) root() checkpoints.Root {
@@ -41,6 +42,9 @@ func (m *mounted) root() checkpoints.Root {
 			return made.Tree, err
 		},
 		Restore: func(ctx context.Context, to history.Digest, paths []string) (history.Restored, error) {
+			if m.killed {
+				paths = []string{"f"}
+			}
 			return m.History.Restore(ctx, "mount/app", m.dir, to, paths, nil)
 		},
 	}
@@ -136,4 +140,36 @@ func TestMounts(t *testing.T) {
 	_, err = w.undo(checkpoints.Request{})
 	w.must(err)
 	w.holds("f=new", "h=slow0")
+}
+
+// What a killed daemon has not undone in a mount is undone by the same request.
+func TestKilledInAMount(t *testing.T) {
+	w := newWorld(t)
+	dir, err := os.OpenRoot(t.TempDir())
+	w.must(err)
+	defer dir.Close()
+	m := &mounted{History: w.History, dir: dir, killed: true}
+	mounts := func(config.AgentID) []checkpoints.Root { return []checkpoints.Root{m.root()} }
+	w.UseMounts(mounts)
+	r := w.Begin(t.Context(), w.alice, "exec", "")
+	for _, name := range []string{"e", "f", "g"} {
+		w.must(dir.WriteFile(name, []byte("new"), 0o600))
+	}
+	r.End("ok")
+	_, err = w.undo(checkpoints.Request{})
+	w.must(err)
+	for _, change := range []string{"ended = 0, after = 'null', changed = 0, counts = 'null' WHERE tool = 'undo'", "undone = 0"} {
+		_, err = w.DB.Exec(t.Context(), "test", "UPDATE history SET "+change)
+		w.must(err)
+	}
+	w.open()
+	w.UseMounts(mounts)
+	m.killed = false
+	w.wantCalls("2 undo -1 +0 -1 interrupted", "1 exec +3 +3 -0")
+	_, err = w.undo(checkpoints.Request{})
+	w.must(err)
+	if left, err := os.ReadDir(dir.Name()); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+	w.wantCalls("3 undo -2 +0 -2", "2 undo -1 +0 -1 interrupted", "1 exec +3 +3 -0 undone by 3")
 }
