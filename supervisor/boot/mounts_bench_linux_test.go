@@ -1,10 +1,12 @@
 package boot_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,9 +37,91 @@ func mountSteps() [][2]string {
 	}
 }
 
-// build stands for a compiler: it reads many small files and writes one for each.
-const build = `for f in src/*; do awk '{ n += length($0); x[$1] = NR } END { for (k in x) print k, x[k], n }' $f h/* > out/${f#src/}.o; done
+// compile is a compiler's work on a small tree in C, and scan that of scripts: they list a folder for each
+// file, read small files and compute little.
+const (
+	compile = `export LD_LIBRARY_PATH=/tmp/cc; for f in src/*.c; do o=out/$(basename $f .c)
+/tmp/cc/cc1 -quiet -Ih $f -o $o.s && /tmp/cc/as $o.s -o $o.o || exit 1; done
+/tmp/cc/ld -r out/*.o -o out/all && rm out/*`
+	scan = `for f in src/*; do awk '{ n += length($0); x[$1] = NR } END { for (k in x) print k, x[k], n }' $f h/* > out/$(basename $f).o; done
 cat out/*.o > out/all; cksum out/all > /dev/null; rm out/*`
+)
+
+const (
+	sources, headers = 40, 4
+	functions        = 12 // of each source
+)
+
+// writeTree writes a small tree in C.
+func writeTree(b *testing.B, dir string) {
+	b.Helper()
+	for i := range headers {
+		var text strings.Builder
+		for n := range 40 {
+			fmt.Fprintf(&text, "#define LIMIT_%d_%d %d /* how much of it there may be */\nstruct node_%[1]d_%[2]d { struct node_%[1]d_%[2]d *next; long value[%[2]d + 1]; };\n", i, n, n)
+		}
+		write(b, filepath.Join(dir, "h", fmt.Sprintf("part%d.h", i)), text.String())
+	}
+	for i := range sources {
+		text := strings.Builder{}
+		for n := range headers {
+			fmt.Fprintf(&text, "#include \"part%d.h\"\n", n)
+		}
+		for n := range functions {
+			fmt.Fprintf(&text, `
+/* sum_%[1]d_%[2]d adds up what is in a list. */
+long sum_%[1]d_%[2]d(struct node_1_%[2]d *list, int most)
+{
+	long sum = 0;
+	for (; list && most > 0; list = list->next, most--) {
+		for (int k = 0; k <= %[2]d && k < LIMIT_1_39; k++) {
+			if (list->value[k] < 0)
+				continue;
+			sum += list->value[k] * (k + %[1]d);
+		}
+	}
+	return sum;
+}
+`, i, n)
+		}
+		write(b, filepath.Join(dir, "src", fmt.Sprintf("file%d.c", i)), text.String())
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "out"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// compiler returns an archive of this computer's C compiler, assembler and linker with their libraries, which
+// the Debian guest can run.
+func compiler(b *testing.B) io.Reader {
+	b.Helper()
+	files := []string{}
+	for _, name := range []string{"cc1", "as", "ld"} {
+		path, err := exec.Command("gcc", "-print-prog-name="+name).Output()
+		if err != nil {
+			b.Skip("this computer has no gcc: ", err)
+		}
+		program, err := exec.LookPath(strings.TrimSpace(string(path)))
+		if err != nil {
+			b.Skip("this computer's gcc is not complete: ", err)
+		}
+		libraries, err := exec.Command("ldd", program).Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		files = append(files, program)
+		for _, field := range strings.Fields(string(libraries)) {
+			if base := filepath.Base(field); strings.HasPrefix(field, "/") && !strings.HasPrefix(base, "ld-linux") && !strings.HasPrefix(base, "libc.so") {
+				files = append(files, field)
+			}
+		}
+	}
+	archive, err := exec.Command("tar", append([]string{"-ch", "--transform=s|.*/||"}, files...)...).Output()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes.NewReader(archive)
+}
 
 // BenchmarkMounts compares a mount with the home on VirtioFS, and work in a reviewed mount with work
 // on the data disk.
@@ -47,17 +131,7 @@ func BenchmarkMounts(b *testing.B) {
 	ctx, c := context.Background(), h.guest.Client
 	const user, uid = config.LinuxUser("agent-bench"), 2100
 	home, shared := filepath.Join(h.workspace, "agents/bench"), b.TempDir()
-	for i := range 60 {
-		line := strings.Repeat(fmt.Sprintf("name%d int value = 17; /* what a source has */\n", i), 200)
-		for _, dir := range []string{"src", "h"} {
-			if i < 4 || dir == "src" {
-				write(b, filepath.Join(shared, "tree", dir, fmt.Sprint("f", i)), line)
-			}
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(shared, "tree/out"), 0o755); err != nil {
-		b.Fatal(err)
-	}
+	writeTree(b, filepath.Join(shared, "tree"))
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		b.Fatal(err)
 	}
@@ -80,26 +154,33 @@ func BenchmarkMounts(b *testing.B) {
 		}
 		defer m.Close()
 	}
+	run := func(script string, stdin io.Reader) {
+		exit, err := engine.Run(ctx, c.Room(user), engine.Command{Args: []string{"sh", "-c", script}, Stdin: stdin, Stderr: os.Stderr})
+		if err != nil || exit.Code != 0 {
+			b.Fatalf("%s: %+v %v", script, exit, err)
+		}
+	}
 	took := func(dir, script string) float64 {
 		if exit, err := c.Run(ctx, engine.Command{Args: []string{"sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"}}); err != nil || exit.Code != 0 {
 			b.Fatal(exit, err)
 		}
+		run("cat /tmp/cc/* > /dev/null", nil) // not part of the tree
 		began := time.Now()
-		exit, err := engine.Run(ctx, c.Room(user), engine.Command{Args: []string{"sh", "-c", "cd " + dir + " && " + script}})
-		if err != nil || exit.Code != 0 {
-			b.Fatalf("%s: %+v %v", script, exit, err)
-		}
+		run("cd "+dir+" && "+script, nil)
 		return time.Since(began).Seconds()
 	}
 	of := map[string][]float64{}
-	took("/tmp", "cp -r /mnt/review tree")
+	run("mkdir /tmp/cc && cd /tmp/cc && tar x", compiler(b))
+	run("cp -r /mnt/review /tmp/tree", nil)
 	for range mountRounds + 1 {
 		for _, step := range mountSteps() {
 			of[step[0]+"-mount"] = append(of[step[0]+"-mount"], took("/mnt/direct", step[1]))
 			of[step[0]+"-virtiofs"] = append(of[step[0]+"-virtiofs"], took(guest.HomesDir+"/bench", step[1]))
 		}
-		of["build-mount"] = append(of["build-mount"], took("/mnt/review", build))
-		of["build-disk"] = append(of["build-disk"], took("/tmp/tree", build))
+		for name, script := range map[string]string{"compile": compile, "scan": scan} {
+			of[name+"-mount"] = append(of[name+"-mount"], took("/mnt/review", script))
+			of[name+"-disk"] = append(of[name+"-disk"], took("/tmp/tree", script))
+		}
 	}
 	b.ReportMetric(0, "ns/op")
 	median := func(name string) float64 {
@@ -115,7 +196,9 @@ func BenchmarkMounts(b *testing.B) {
 			b.ReportMetric(median(name+"-mount")/median(name+"-virtiofs"), name+"-time/virtiofs")
 		}
 	}
-	b.ReportMetric(median("build-mount")/median("build-disk"), "review-build/disk")
+	for _, name := range []string{"compile", "scan"} {
+		b.ReportMetric(median(name+"-mount")/median(name+"-disk"), "review-"+name+"/disk")
+	}
 }
 
 func write(t testing.TB, path, text string) {
