@@ -134,7 +134,7 @@ func TestAgents(t *testing.T) {
 		}
 		// The workspace and its plugins survive the disk.
 		ok(t, "reset", "--yes")
-		does(t, "carol", "agent-alice\n/workspace/agents/carol\nalice", "whoami; pwd; cat mine")
+		does(t, "carol", "agent-alice\n/workspace/agents/alice\nalice", "whoami; pwd; cat mine")
 		pageWorks(t, "carol", "a reset of the whole sandbox")
 		if _, out, _ := sandbox(t, "exec", "--root", "--", "sh", "-c", "grep -c agent-bob /etc/passwd; true"); strings.TrimSpace(out) != "0" {
 			t.Errorf("%s", out)

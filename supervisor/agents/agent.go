@@ -16,11 +16,13 @@ type Agent struct {
 	// another agent.
 	User config.LinuxUser `json:"user"`
 	UID  uint32           `json:"uid"`
-	// Folder is the name of its home folder. It differs from Name while an
-	// agent is renamed that has a room.
+	// Folder is the name of its home folder: the agent's first name, unless that folder was another agent's. It
+	// stays when the agent is renamed, since virtual environments and mounts have its path.
 	Folder   config.AgentName     `json:"folder"`
 	Created  time.Time            `json:"created"`
 	Settings config.AgentSettings `json:"settings"`
+	// Unfinished says that the daemon was ended while it filled the new agent. The next one deletes it.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // Home returns its home folder in the guest.

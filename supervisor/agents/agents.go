@@ -123,11 +123,10 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		return nil, err
 	}
 	for _, agent := range list {
-		whole, err := a.finish(ctx, &agent)
-		if err != nil {
-			return nil, err
-		}
-		if !whole {
+		if agent.Unfinished {
+			if err := errors.Join(a.rows.remove(ctx, agent), a.setAside(agent)); err != nil {
+				return nil, err
+			}
 			remains = append(remains, agent.User)
 			continue
 		}
@@ -140,7 +139,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 		a.remains[user] = true
 	}
 	a.keepMap()
-	if err := errors.Join(a.sweepFolders(aside, unfinished), os.RemoveAll(o.Home.Transfers())); err != nil {
+	if err := errors.Join(a.sweepFolders(), os.RemoveAll(o.Home.Transfers())); err != nil {
 		a.Log.Warn("folders of deleted agents are left", "error", err)
 	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))

@@ -29,7 +29,7 @@ func (a *Agents) Create(ctx context.Context, n New, by machine.Cause) (Agent, er
 	if err != nil {
 		return Agent{}, err
 	}
-	return a.create(ctx, Agent{Name: name, Folder: name, Settings: config.AgentDefaults()}, n, by)
+	return a.create(ctx, Agent{Name: name, Settings: config.AgentDefaults()}, n, by)
 }
 
 // nameOf returns the name of a new agent.
@@ -41,7 +41,8 @@ func nameOf(n New) (config.AgentName, error) {
 	return name, err
 }
 
-// create creates an agent with a name, a folder and settings, which those of New change.
+// create creates an agent with a name and settings, which those of New change. If it is Unfinished, no folder of
+// its name may be there.
 func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Cause) (Agent, error) {
 	const op = "create agent"
 	var err error
@@ -60,17 +61,19 @@ func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Caus
 	if err := a.mayBe(op, agent); err != nil {
 		return Agent{}, err
 	}
-	if agent.isUnfinished() {
-		if err := a.folderFree(op, agent.Name); err != nil {
+	agent.Folder = a.folderFor(agent)
+	if agent.Unfinished {
+		if err := a.folderFree(op, agent.Folder); err != nil {
 			return Agent{}, err
 		}
-	}
-	if err := a.makeHome(agent); err != nil {
-		return Agent{}, err
 	}
 	if agent, err = a.rows.add(ctx, agent); err != nil {
 		return Agent{}, err
 	}
+	if err := a.makeHome(agent); err != nil {
+		return Agent{}, errors.Join(err, a.rows.remove(ctx, agent))
+	}
+	agent.Unfinished = false // as long as this daemon lives
 	a.mu.Lock()
 	a.byName[agent.Name] = &member{Agent: agent}
 	a.mu.Unlock()
@@ -82,7 +85,7 @@ func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Caus
 // Diagnostic returns the agent that diagnostics use, and creates it if
 // necessary.
 func (a *Agents) Diagnostic(ctx context.Context, by machine.Cause) (Agent, error) {
-	agent, err := a.create(ctx, Agent{Name: Diagnostic, Folder: Diagnostic, Settings: config.AgentDefaults()}, New{}, by)
+	agent, err := a.create(ctx, Agent{Name: Diagnostic, Settings: config.AgentDefaults()}, New{}, by)
 	if there, missing := a.Get(string(Diagnostic)); missing == nil {
 		return there, nil
 	}
@@ -129,8 +132,6 @@ func (a *Agents) mayBe(op string, agent Agent) error {
 			return refuse("there is an agent of that name", "Choose another name, or use that one: `osaurus-sandbox agent show "+string(m.Name)+"`.")
 		case m.ID == agent.ID:
 			return refuse("its id is that of "+string(m.Name), "Choose another id, or none.")
-		case m.Folder == agent.Name:
-			return refuse(fmt.Sprintf("the folder still belongs to %s, which had this name", m.Name), "The folder moves when the guest starts the next time: `osaurus-sandbox restart`.")
 		}
 		others++
 	}
@@ -152,84 +153,47 @@ func with(s config.AgentSettings, texts map[string]string) (config.AgentSettings
 	return s, policy.CheckSets(s.NetworkRules)
 }
 
-// Rename changes an agent's name. User, uid and id stay. The home folder is
-// renamed at once if the agent has no room in a running guest, otherwise when
-// the guest has ended.
+// Rename changes an agent's name. User, uid, id and home folder stay.
 func (a *Agents) Rename(ctx context.Context, ref, to string, by machine.Cause) (Agent, error) {
+	const op = "rename agent"
 	name, err := config.NameAgent(to)
 	if err != nil {
 		return Agent{}, err
 	}
-	m, before, err := a.rename(ctx, ref, name)
+	end, err := a.turn(ctx, everybody, op, ref)
 	if err != nil {
 		return Agent{}, err
 	}
-	if before == name {
-		return a.agentOf(m), nil
-	}
-	a.note(Renamed, by, a.agentOf(m), map[string]string{"from": string(before)})
-	a.keepMap()
-	a.letFollow(ctx, m)
-	return a.agentOf(m), nil
-}
-
-// rename changes the name in the database and returns the old one.
-func (a *Agents) rename(ctx context.Context, ref string, name config.AgentName) (m *member, before config.AgentName, err error) {
-	const op = "rename agent"
-	end, err := a.turn(ctx, everybody, op, ref)
-	if err != nil {
-		return nil, "", err
-	}
 	defer end()
-	if m, err = a.find(ref); err != nil {
-		return nil, "", err
+	m, err := a.find(ref)
+	if err != nil {
+		return Agent{}, err
 	}
 	agent := a.agentOf(m)
-	before, agent.Name = agent.Name, name
+	before := agent.Name
+	agent.Name = name
 	switch _, notID := config.ParseAgentID(string(name)); {
 	case name == before:
-		return m, before, nil
+		return agent, nil
 	case name == Diagnostic || before == Diagnostic:
-		return nil, "", fault.Newf(fault.Rejected, op, string(before), "the name is reserved for diagnostics").Advise("Choose another name.")
+		return Agent{}, fault.Newf(fault.Rejected, op, string(before), "the name is reserved for diagnostics").Advise("Choose another name.")
 	case notID == nil:
-		return nil, "", fault.Newf(fault.InvalidArgs, op, string(before), "a name cannot be an id").Advise("Choose another name.")
+		return Agent{}, fault.Newf(fault.InvalidArgs, op, string(before), "a name cannot be an id").Advise("Choose another name.")
 	}
 	if err := a.mayBe(op, agent); err != nil {
-		return nil, "", err
-	}
-	if name != agent.Folder {
-		if err := a.folderFree(op, name); err != nil {
-			return nil, "", err
-		}
+		return Agent{}, err
 	}
 	if err := a.rows.update(ctx, op, agent); err != nil {
-		return nil, "", err
+		return Agent{}, err
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	delete(a.byName, before)
 	m.Name = name
 	a.byName[name] = m
 	a.Tokens.Rename(m.User, name)
-	return m, before, nil
-}
-
-// followHome renames an agent's home folder, unless it has a room in a running
-// guest.
-func (a *Agents) followHome(ctx context.Context, m *member) error {
-	user := a.agentOf(m).User
-	end, err := a.turn(ctx, user, "move home folder", string(user))
-	if err != nil {
-		return err
-	}
-	defer end()
-	if l, ok := a.machine(m).AcquireRunning(); ok {
-		defer l.Release()
-		if a.madeOf(m).in == l.Guest {
-			return nil
-		}
-	}
-	return a.follow(ctx, m)
+	a.mu.Unlock()
+	a.note(Renamed, by, agent, map[string]string{"from": string(before)})
+	return agent, nil
 }
 
 // Set changes settings, all or none, and returns the keys whose value changed.

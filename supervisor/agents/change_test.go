@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
-	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 )
 
@@ -140,8 +140,8 @@ func TestChangesInASilentGuest(t *testing.T) {
 	_, err = w.Set(soon, "carol", map[string]string{"limits.memoryMB": "256"}, by) // not yet known to be silent
 	w.want(err, fault.Timeout)
 	w.becomes(machine.Unresponsive)
-	if a, err := w.Rename(t.Context(), "alice", "dora", by); err != nil || a.Folder != "alice" {
-		t.Errorf("the home was moved under a room: %+v %v", a, err)
+	if _, err := w.Rename(t.Context(), "alice", "dora", by); err != nil {
+		t.Error(err)
 	}
 	if pending, err := w.Delete(t.Context(), "bob", false, by); err != nil || !pending {
 		t.Errorf("%v %v", pending, err)
@@ -190,71 +190,44 @@ func (w *world) until(what string, is func() bool) {
 // patience bounds waits that take seconds on an idle host.
 const patience = 2 * time.Minute
 
+// The user, the uid, the id and the home folder of an agent outlive its names.
 func TestRename(t *testing.T) {
 	w := newWorld(t)
 	alice := w.create("alice")
 	w.must(os.WriteFile(filepath.Join(w.home.AgentHome("alice"), "mine"), nil, 0o600))
+	w.must(w.exec("alice"))
 	carol, err := w.Rename(t.Context(), "alice", "Carol", by)
-	if err != nil || carol.Name != "carol" || carol.Folder != "carol" || carol.User != alice.User || carol.UID != alice.UID || carol.ID != alice.ID {
+	if err != nil || carol.Name != "carol" || carol.Folder != "alice" || carol.User != alice.User || carol.UID != alice.UID || carol.ID != alice.ID {
 		t.Fatalf("%+v %v", carol, err)
-	}
-	if _, err := os.Stat(filepath.Join(w.home.AgentHome("carol"), "mine")); err != nil {
-		t.Error(err)
 	}
 	if m := w.userMap(); m["agent-alice"] != string(alice.ID) {
 		t.Errorf("%v", m)
 	}
-	// The next agent of that name gets another user.
+	// The next agent of that name gets another user and another folder.
 	other := w.create("alice")
-	if other.User == alice.User {
+	if other.User == alice.User || other.Folder != config.AgentName("alice-"+strings.ToLower(string(other.ID[:8]))) {
 		t.Errorf("%+v", other)
 	}
-	// The home stays while the agent has a room.
-	w.must(w.exec("carol"))
-	dora, err := w.Rename(t.Context(), "carol", "dora", by)
-	if err != nil || dora.Folder != "carol" {
-		t.Errorf("%+v %v", dora, err)
-	}
-	w.must(w.exec("dora"))
-	_, err = w.Create(t.Context(), agents.New{Name: "carol"}, by)
-	w.want(err, fault.Rejected)
-	w.must(w.machine.Restart(t.Context(), by))
-	w.must(w.exec("dora"))
-	if room, _ := w.backend.Guest().RoomConfig(alice.User); room.Home != "/workspace/agents/dora" {
-		t.Errorf("%+v", room)
-	}
-	if s := w.subtrees(); s["agents/dora"] != alice.UID || len(s) != 2 {
-		t.Errorf("%v", s)
-	}
-	w.create("carol")
-
-	for to, kind := range map[string]fault.Kind{"alice": fault.Rejected, "diag": fault.Rejected, "a/b": fault.InvalidArgs, string(config.NewAgentID()): fault.InvalidArgs} {
-		_, err := w.Rename(t.Context(), "dora", to, by)
-		w.want(err, kind)
-	}
-	w.must(os.Mkdir(w.home.AgentHome("eve"), 0o700))
-	_, err = w.Rename(t.Context(), "dora", "eve", by)
-	w.want(err, fault.Rejected)
-	if same, err := w.Rename(t.Context(), "dora", "DORA", by); err != nil || same.Name != "dora" {
-		t.Errorf("%+v %v", same, err)
-	}
-}
-
-// A rename of the home folder continues after the daemon was killed.
-func TestRenameCutShort(t *testing.T) {
-	w := newWorld(t)
-	w.create("alice")
 	w.must(w.exec("alice"))
-	_, err := w.Rename(t.Context(), "alice", "carol", by)
-	w.must(err)
-	w.must(os.WriteFile(filepath.Join(w.home.AgentHome("alice"), "mine"), nil, 0o600))
-	w.must(os.Rename(w.home.AgentHome("alice"), w.home.AgentHome("carol"))) // what it did last
-	w.reopen()
-	w.must(w.exec("carol"))
-	if _, err := os.Stat(filepath.Join(w.home.AgentHome("carol"), "mine")); err != nil {
+	for range 2 {
+		w.must(w.exec("carol"))
+		if room, _ := w.backend.Guest().RoomConfig(alice.User); room.Home != "/workspace/agents/alice" || room.Hostname != "alice" {
+			t.Errorf("%+v", room)
+		}
+		w.reopen()
+	}
+	if _, err := os.Stat(filepath.Join(w.home.AgentHome("alice"), "mine")); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(w.home.AgentHome("alice")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
+	if s := w.subtrees(); s["agents/alice"] != alice.UID || len(s) != 2 {
+		t.Errorf("%v", s)
+	}
+
+	for to, kind := range map[string]fault.Kind{"alice": fault.Rejected, "diag": fault.Rejected, "a/b": fault.InvalidArgs, string(config.NewAgentID()): fault.InvalidArgs} {
+		_, err := w.Rename(t.Context(), "carol", to, by)
+		w.want(err, kind)
+	}
+	if same, err := w.Rename(t.Context(), "carol", "CAROL", by); err != nil || same.Name != "carol" {
+		t.Errorf("%+v %v", same, err)
 	}
 }

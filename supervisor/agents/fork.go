@@ -2,10 +2,7 @@ package agents
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-	"io/fs"
-	"strings"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
@@ -45,7 +42,7 @@ func (a *Agents) createFilled(ctx context.Context, n New, settings config.AgentS
 	if err != nil {
 		return Agent{}, err
 	}
-	made, err := a.create(ctx, Agent{Name: name, Folder: config.AgentName(unfinished + rand.Text()), Settings: settings}, n, by)
+	made, err := a.create(ctx, Agent{Name: name, Settings: settings, Unfinished: true}, n, by)
 	if err != nil {
 		return Agent{}, err
 	}
@@ -65,28 +62,5 @@ func (a *Agents) fill(ctx context.Context, made Agent, fill func(Agent) error) e
 	if err := fill(made); err != nil {
 		return err
 	}
-	m, err := a.find(string(made.ID))
-	if err != nil {
-		return err
-	}
-	return a.follow(ctx, m)
+	return a.rows.finish(ctx, made)
 }
-
-// finish makes an agent whole whose folder an earlier program has renamed: see follow. It deletes one that is half
-// made, and reports false.
-func (a *Agents) finish(ctx context.Context, agent *Agent) (whole bool, err error) {
-	if !agent.isUnfinished() {
-		return true, nil
-	}
-	made := *agent
-	made.Folder = made.Name
-	_, there := a.root.Lstat(agent.subtree())
-	_, missing := a.root.Lstat(made.subtree())
-	if missing != nil || !errors.Is(there, fs.ErrNotExist) {
-		return false, a.rows.remove(ctx, *agent)
-	}
-	*agent = made
-	return true, a.rows.update(ctx, "create agent", made)
-}
-
-func (a Agent) isUnfinished() bool { return strings.HasPrefix(string(a.Folder), unfinished) }

@@ -115,28 +115,3 @@ func TestKilledWhileItForks(t *testing.T) {
 	}, by)
 	w.want(err, fault.Execution)
 }
-
-// An agent whose home was renamed last before a daemon was killed is whole.
-func TestKilledWhenItHasForked(t *testing.T) {
-	w, _ := forkWorld(t)
-	bob, err := w.Fork(t.Context(), "alice", agents.New{Name: "bob"}, false, w.fill, by)
-	w.must(err)
-	if _, err := w.opened.DB.Exec(t.Context(), "test", "UPDATE agents SET folder = '.unfinished-X' WHERE id = ?", bob.ID); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		w.reopen()
-		bob, err := w.Get("bob")
-		w.must(err)
-		home, err := w.OpenHome(bob)
-		w.must(err)
-		if text, err := home.ReadFile("notes"); err != nil || string(text) != "of alice" {
-			t.Errorf("%q %v", text, err)
-		}
-		w.must(home.Close())
-		w.must(w.exec("bob"))
-	}
-	if got := strings.Join(w.homesOf(), " "); got != "alice bob" {
-		t.Errorf("there are %s", got)
-	}
-}

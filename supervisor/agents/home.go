@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -13,7 +14,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/nofollow"
-	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/vm"
 )
 
@@ -25,8 +25,6 @@ const (
 	// aside is the prefix of folders that are being removed. No agent has such
 	// a name.
 	aside = ".removed-"
-	// unfinished is the prefix of home folders of agents that are not whole yet.
-	unfinished = ".unfinished-"
 
 	privateDir fs.FileMode = 0o700
 	megabyte               = 1 << 20
@@ -85,10 +83,18 @@ func (a *Agents) makeHome(agent Agent) error {
 	return nil
 }
 
-// folderFree refuses a name whose folder exists but belongs to nobody: a
-// deleted agent may have left it.
-func (a *Agents) folderFree(op string, name config.AgentName) error {
-	dir := path.Join(homes, string(name))
+// folderFor returns the folder of a new agent: its name, or if a renamed agent has that folder, with a part of its id.
+// Both are host names, which have 64 bytes at most. The caller has the turn.
+func (a *Agents) folderFor(agent Agent) config.AgentName {
+	if slices.ContainsFunc(a.List(), func(other Agent) bool { return other.Folder == agent.Name }) {
+		return config.AgentName(fmt.Sprintf("%.50s-%.8s", agent.Name, strings.ToLower(string(agent.ID))))
+	}
+	return agent.Name
+}
+
+// folderFree refuses a folder that exists but belongs to nobody: a deleted agent may have left it.
+func (a *Agents) folderFree(op string, folder config.AgentName) error {
+	dir := path.Join(homes, string(folder))
 	_, err := a.root.Lstat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -96,55 +102,7 @@ func (a *Agents) folderFree(op string, name config.AgentName) error {
 	case err == nil:
 		err = errors.New("there is such a folder already")
 	}
-	return fault.New(fault.Rejected, op, dir, err).Advise("Choose another name, or move " + a.Home.AgentHome(name) + " away.")
-}
-
-// follow renames an agent's home folder to its name. The caller has the turn
-// for its room, and there is no room.
-func (a *Agents) follow(ctx context.Context, m *member) error {
-	const op = "move home folder"
-	end, err := a.turn(ctx, everybody, op, string(a.agentOf(m).Name))
-	if err != nil {
-		return err
-	}
-	defer end()
-	agent := a.agentOf(m)
-	if !a.Has(agent.ID) {
-		return nil // its folder may be another's by now
-	}
-	before := agent.subtree()
-	if agent.Folder = agent.Name; agent.subtree() == before {
-		return nil
-	}
-	// It can be repeated after a crash: a folder that was moved is not there
-	// anymore.
-	if err := a.root.Rename(before, agent.subtree()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return folderFault(op, before, err)
-	}
-	if err := a.rows.update(ctx, op, agent); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	m.Folder = agent.Folder
-	a.mu.Unlock()
-	a.changed.Notify()
-	a.Folders.Remove(before)
-	return a.show(agent)
-}
-
-// followAll renames the homes of a machine's agents that were renamed while they had a room.
-func (a *Agents) followAll(vm *machine.Machine) {
-	for _, m := range a.members(vm, func(m *member) bool { return m.Folder != m.Name && !m.isUnfinished() }) {
-		a.letFollow(a.life, m)
-	}
-}
-
-// letFollow renames an agent's home folder, now or when there is no room: see
-// tidy.
-func (a *Agents) letFollow(ctx context.Context, m *member) {
-	if err := a.followHome(ctx, m); err != nil && a.life.Err() == nil {
-		a.Log.Warn("an agent's home folder does not have its name", "agent", a.agentOf(m).Name, "error", err)
-	}
+	return fault.New(fault.Rejected, op, dir, err).Advise("Choose another name, or move " + a.Home.AgentHome(folder) + " away.")
 }
 
 // setAside renames the home folder of a deleted agent, unless it belongs to
@@ -168,11 +126,11 @@ func (a *Agents) removeHome(ctx context.Context, agent Agent) error {
 	}
 	err = a.setAside(agent)
 	end()
-	return errors.Join(err, a.sweepFolders(aside))
+	return errors.Join(err, a.sweepFolders())
 }
 
-// sweepFolders removes all folders with one of the prefixes.
-func (a *Agents) sweepFolders(prefixes ...string) error {
+// sweepFolders removes all folders that were set aside.
+func (a *Agents) sweepFolders() error {
 	a.sweeping.Lock()
 	defer a.sweeping.Unlock()
 	list, err := fs.ReadDir(a.root.FS(), homes)
@@ -180,7 +138,7 @@ func (a *Agents) sweepFolders(prefixes ...string) error {
 		return nil
 	}
 	for _, entry := range list {
-		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(entry.Name(), prefix) }) {
+		if strings.HasPrefix(entry.Name(), aside) {
 			err = errors.Join(err, remove(a.root, path.Join(homes, entry.Name())))
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // room returns the desired room of an agent in a guest. Its host name is that of the home
-// folder, so that it never changes while something runs in the room.
+// folder, which never changes.
 func (a Agent) room(in machine.Guest, trust *engine.Trust) (engine.RoomConfig, error) {
 	room := engine.RoomConfig{User: a.User, UID: a.UID, Home: a.Home(), Hostname: string(a.Folder), Limits: a.limits()}
 	gateway := in.Gateway()
@@ -86,11 +86,6 @@ func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) err
 	}
 	if err := a.clearNow(ctx, l, user); err != nil {
 		return err
-	}
-	if a.madeOf(m).in != l.Guest {
-		if err := a.follow(ctx, m); err != nil {
-			a.Log.Warn("cannot rename an agent's home folder", "agent", a.agentOf(m).Name, "error", err)
-		}
 	}
 	return a.ensure(ctx, l, m)
 }

@@ -26,7 +26,7 @@ type registry struct{ db *store.DB }
 // load reads all agents, and the users of deleted ones that may still have a
 // room in the guest.
 func (r registry) load(ctx context.Context) (list []Agent, remains []config.LinuxUser, err error) {
-	if list, err = store.Select(ctx, r.db, "read agents", scan, "SELECT uid, id, name, user, folder, created, settings FROM agents"); err != nil {
+	if list, err = store.Select(ctx, r.db, "read agents", scan, "SELECT uid, id, name, user, folder, created, settings, unfinished FROM agents"); err != nil {
 		return nil, nil, err
 	}
 	remains, err = store.Select(ctx, r.db, "read agents", store.Value[config.LinuxUser], "SELECT user FROM agent_remains")
@@ -35,7 +35,7 @@ func (r registry) load(ctx context.Context) (list []Agent, remains []config.Linu
 
 func scan(row store.Row) (a Agent, err error) {
 	var settings []byte
-	if err := row.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, store.Time(&a.Created), &settings); err != nil {
+	if err := row.Scan(&a.UID, &a.ID, &a.Name, &a.User, &a.Folder, store.Time(&a.Created), &settings, &a.Unfinished); err != nil {
 		return a, err
 	}
 	if err := json.Unmarshal(settings, &a.Settings); err != nil {
@@ -66,20 +66,26 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 		if _, err := tx.ExecContext(ctx, "UPDATE agent_marks SET next = ?", after(a.UID)); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO agents (uid, id, name, user, folder, created, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings))
+		_, err := tx.ExecContext(ctx, "INSERT INTO agents (uid, id, name, user, folder, created, settings, unfinished) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings), a.Unfinished)
 		return err
 	})
 	return a, err
 }
 
-// update saves an agent's name, folder and settings.
+// update saves an agent's name and settings.
 func (r registry) update(ctx context.Context, op string, a Agent) error {
 	settings, err := json.Marshal(a.Settings)
 	if err != nil {
 		return fault.New(fault.Execution, op, string(a.Name), err)
 	}
-	_, err = r.db.Exec(ctx, op, "UPDATE agents SET name = ?, folder = ?, settings = ? WHERE uid = ?", a.Name, a.Folder, string(settings), a.UID)
+	_, err = r.db.Exec(ctx, op, "UPDATE agents SET name = ?, settings = ? WHERE uid = ?", a.Name, string(settings), a.UID)
+	return err
+}
+
+// finish records that an agent is filled.
+func (r registry) finish(ctx context.Context, a Agent) error {
+	_, err := r.db.Exec(ctx, "create agent", "UPDATE agents SET unfinished = false WHERE uid = ?", a.UID)
 	return err
 }
 
@@ -146,10 +152,11 @@ func Restore(ctx context.Context, db *store.DB, saved Saved) error {
 		return errors.Join(
 			run("DELETE FROM agents WHERE uid NOT IN (SELECT value->>'uid' FROM json_each(?, '$.agents'))", string(text)),
 			run("UPDATE agents SET name = '~' || uid, user = '~' || uid, folder = '~' || uid"), // names may have gone from one agent to another
-			run(`INSERT INTO agents (uid, id, name, user, folder, created, settings)
-				SELECT value->>'uid', value->>'id', value->>'name', value->>'user', value->>'folder', unixepoch(value->>'created') * 1000000000, value->>'settings'
+			run(`INSERT INTO agents (uid, id, name, user, folder, created, settings, unfinished)
+				SELECT value->>'uid', value->>'id', value->>'name', value->>'user', value->>'folder', unixepoch(value->>'created') * 1000000000, value->>'settings',
+				coalesce(value->>'unfinished', false)
 				FROM json_each(?, '$.agents') WHERE true
-				ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings`, string(text)),
+				ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings, unfinished = excluded.unfinished`, string(text)),
 			run("UPDATE agent_marks SET next = max(next, ?)", next),
 			run("DELETE FROM agent_remains"),
 			run("INSERT INTO agent_remains (user) SELECT value FROM json_each(?, '$.remains')", string(text)),

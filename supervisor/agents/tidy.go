@@ -10,42 +10,23 @@ import (
 	"osaurus-sandbox/supervisor/machine"
 )
 
-// tidyEvery is the interval of retries after the guest or this computer's disk
-// has refused something.
+// tidyEvery is the interval of retries after the guest has refused something.
 const tidyEvery = time.Minute
 
 // tidy catches up with what could not be done earlier. When a guest has
 // started or answers again, it removes the rooms of deleted agents and applies
-// changed settings. When a guest has ended, it revokes tokens and renames home
-// folders.
+// changed settings. When a guest has ended, it revokes tokens.
 func (a *Agents) tidy(vm *machine.Machine) {
-	var was machine.Status
 	var tidied time.Time
-	for status := vm.Status(); ; { // which changes every few seconds while a guest runs
-		another := status.State != was.State || !status.StartedAt.Equal(was.StartedAt)
+	for was, now := range vm.Watch(a.life) { // which changes every few seconds while a guest runs
+		another := now.State != was.State || !now.StartedAt.Equal(was.StartedAt)
 		if another {
 			a.revokeEnded(vm)
 		}
-		switch status.State {
-		case machine.Running:
-			if another || time.Since(tidied) >= tidyEvery {
-				tidied = time.Now()
-				a.clearAll(vm)
-				a.applyAll(vm)
-			}
-		case machine.Stopped, machine.Failed, machine.Starting:
-			a.followAll(vm)
-		}
-		was = status
-		next, cancel := context.WithTimeout(a.life, tidyEvery)
-		changed, err := vm.Next(next, status.Revision)
-		over := next.Err() != nil && a.life.Err() == nil
-		cancel()
-		switch {
-		case err == nil:
-			status = changed
-		case !over:
-			return // the sandbox or this has ended
+		if now.State == machine.Running && (another || time.Since(tidied) >= tidyEvery) {
+			tidied = time.Now()
+			a.clearAll(vm)
+			a.applyAll(vm)
 		}
 	}
 }

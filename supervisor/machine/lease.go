@@ -25,14 +25,14 @@ func (s *Machine) Acquire(ctx context.Context) (*Lease, error) {
 		if err := s.do(ctx, Exec, CauseDemand, nil); err != nil {
 			return nil, err
 		}
-		if l, ok := s.AcquireRunning(); ok {
+		if l, ok := s.acquireRunning(); ok {
 			return l, nil
 		} // it was stopped in between
 	}
 }
 
-// AcquireRunning leases the guest if one runs, also while it does not answer.
-func (s *Machine) AcquireRunning() (*Lease, bool) {
+// acquireRunning leases the guest if one runs, also while it does not answer.
+func (s *Machine) acquireRunning() (*Lease, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.status.State.HasGuest() {
@@ -41,9 +41,9 @@ func (s *Machine) AcquireRunning() (*Lease, bool) {
 	return s.lease(s.guest), true
 }
 
-// Peek is AcquireRunning without resetting the idle timer.
+// Peek leases the guest if one runs, also while it does not answer. It does not reset the idle timer.
 func (s *Machine) Peek() (*Lease, bool) {
-	l, ok := s.AcquireRunning()
+	l, ok := s.acquireRunning()
 	if ok {
 		l.peek = true
 	}

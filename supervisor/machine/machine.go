@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -201,6 +202,21 @@ func (s *Machine) Next(ctx context.Context, revision uint64) (Status, error) {
 			return status, errClosed("watch status")
 		case <-ctx.Done():
 			return status, fault.Wrap("watch status", "", ctx.Err())
+		}
+	}
+}
+
+// Watch yields the status now and whenever it has changed, each after the one before, until the context or the
+// machine ends.
+func (s *Machine) Watch(ctx context.Context) iter.Seq2[Status, Status] {
+	return func(yield func(was, now Status) bool) {
+		var was Status
+		for now := s.Status(); yield(was, now); {
+			next, err := s.Next(ctx, now.Revision)
+			if err != nil {
+				return
+			}
+			was, now = now, next
 		}
 	}
 }

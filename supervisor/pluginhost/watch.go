@@ -56,19 +56,14 @@ func (b *Host) Note(e events.Event) {
 
 // run looks at the plugins of a machine's agents when a guest has started or answers again.
 func (w *watch) run(vm *machine.Machine) {
-	var was machine.Status
-	for status := vm.Status(); ; {
-		if status.State == machine.Running && (was.State != machine.Running || bootOf(status) != bootOf(was)) {
-			for _, agent := range w.Tools.Agents.List() {
-				if w.Tools.Agents.Machines.For(agent.ID) == vm {
-					w.work.Go(func() { w.look(toolhost.AgentOf(agent)) })
-				}
-			}
+	for was, now := range vm.Watch(w.over) {
+		if now.State != machine.Running || was.State == machine.Running && bootOf(now) == bootOf(was) {
+			continue
 		}
-		was = status
-		var err error
-		if status, err = vm.Next(w.over, status.Revision); err != nil {
-			return // the machine or this has ended
+		for _, agent := range w.Tools.Agents.List() {
+			if w.Tools.Agents.Machines.For(agent.ID) == vm {
+				w.work.Go(func() { w.look(toolhost.AgentOf(agent)) })
+			}
 		}
 	}
 }

@@ -21,12 +21,10 @@ var _ tools.Starting = starting{}
 func (s starting) Follow(ctx context.Context, tell func(tools.Progress)) {
 	var told string
 	var at time.Time
-	for revision := uint64(0); ; {
-		status, err := s.Next(ctx, revision)
-		if err != nil || status.State == machine.Running {
+	for _, status := range s.Watch(ctx) {
+		if status.State == machine.Running {
 			return
 		}
-		revision = status.Revision
 		if status.Operation == "" {
 			continue
 		}

@@ -68,8 +68,7 @@ type AgentsClient interface {
 	List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error)
 	// Show returns an agent and its settings.
 	Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error)
-	// Rename changes the name, but not the Linux user and uid. The home folder is renamed when
-	// the agent has no room: at once, or at the next start.
+	// Rename changes the name, but not the Linux user, the uid and the home folder.
 	Rename(context.Context, *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error)
 	// Delete ends the agent's programs and removes its user, its room and what it installed.
 	// With workspace it removes the home folder too, and with secrets its secrets. What is in
@@ -286,8 +285,7 @@ type AgentsHandler interface {
 	List(context.Context, *controlpb.ListAgentsRequest) (*controlpb.ListAgentsResponse, error)
 	// Show returns an agent and its settings.
 	Show(context.Context, *controlpb.ShowAgentRequest) (*controlpb.ShowAgentResponse, error)
-	// Rename changes the name, but not the Linux user and uid. The home folder is renamed when
-	// the agent has no room: at once, or at the next start.
+	// Rename changes the name, but not the Linux user, the uid and the home folder.
 	Rename(context.Context, *controlpb.RenameAgentRequest) (*controlpb.RenameAgentResponse, error)
 	// Delete ends the agent's programs and removes its user, its room and what it installed.
 	// With workspace it removes the home folder too, and with secrets its secrets. What is in

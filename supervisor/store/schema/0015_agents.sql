@@ -1,0 +1,2 @@
+-- Whether a daemon that was killed was still filling the agent.
+ALTER TABLE agents ADD COLUMN unfinished INTEGER NOT NULL DEFAULT 0;
