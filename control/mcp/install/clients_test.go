@@ -92,7 +92,7 @@ func TestFiles(t *testing.T) {
 func TestRemoveFromTheMiddle(t *testing.T) {
 	for client, want := range map[string]string{
 		"cursor": "{\n  \"mcpServers\": {\n    \"a\": {},\n    // of b\n    \"b\": {}\n  }\n}\n",
-		"zed":    "{\n  \"context_servers\": {\n    \"a\": {} // of a\n  }\n}\n",
+		"zed":    "{\n  \"context_servers\": {\n    \"a\": {} // of a\n    }\n}\n",
 		"codex":  "[mcp_servers.a]\ncommand = \"a\"\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n",
 		"goose":  "extensions:\n  a:\n    enabled: true\n  # of b\n  b:\n    enabled: true\n",
 	} {
