@@ -17,43 +17,9 @@ import (
 // effect.
 var errLost = errors.New("it has ended, or does not answer")
 
-// asking makes the errors of a client's calls faults.
-type asking struct{}
-
-func (asking) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		resp, err := next(ctx, r)
-		if err != nil {
-			return nil, decode(ctx, r.Spec(), err)
-		}
-		return resp, nil
-	}
-}
-
-func (asking) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
-	return next
-}
-
-func (asking) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
-		return decoding{next(ctx, spec), ctx}
-	}
-}
-
-// decoding is a stream whose errors are faults, except for io.EOF.
-type decoding struct {
-	connect.StreamingClientConn
-	ctx context.Context
-}
-
-func (d decoding) Send(m any) error { return decode(d.ctx, d.Spec(), d.StreamingClientConn.Send(m)) }
-func (d decoding) Receive(m any) error {
-	return decode(d.ctx, d.Spec(), d.StreamingClientConn.Receive(m))
-}
-
-// decode turns the error of a call into a fault.
+// decode turns the error of a call into a fault, except for io.EOF of a stream.
 func decode(ctx context.Context, spec connect.Spec, err error) error {
-	if err == nil || errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
 		return err
 	}
 	if strings.Contains(err.Error(), "invalid UTF-8") { // which protobuf cannot carry

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/supervisor/homelock"
 )
 
@@ -134,7 +135,7 @@ func newClient(home config.Home, name string) *Client {
 		r.Header.Set(clientHeader, name)
 		return t.RoundTrip(r)
 	})
-	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(asking{}))
+	client, options := &http.Client{Transport: named}, connect.WithClientOptions(clientOptions(), connect.WithInterceptors(faultrpc.Converter(decode)))
 	return &Client{
 		SandboxClient: controlpbconnect.NewSandboxClient(client, baseURL, options),
 		Agents:        controlpbconnect.NewAgentsClient(client, baseURL, options),
