@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
-	"io"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -101,22 +99,4 @@ func (s backupService) Import(ctx context.Context, stream *connect.ClientStream[
 		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Network: how.Network, OtherBase: how.OtherPack}, data, callerOf(ctx).cause())
 	})
 	return &controlpb.ImportAgentResponse{Id: string(made.ID), Name: string(made.Name)}, err
-}
-
-// ImportAgent makes a new agent of an archive and returns its name. How has no data.
-func (c *Client) ImportAgent(ctx context.Context, how *controlpb.ImportAgentRequest, archive io.Reader) (name string, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.Backups.Import(ctx)
-	if err != nil {
-		return "", err
-	}
-	_, err = io.Copy(inChunks(func(b []byte) error {
-		return stream.Send(&controlpb.ImportAgentRequest{Name: how.Name, Network: how.Network, OtherPack: how.OtherPack, Data: b})
-	}), archive)
-	if err != nil && !errors.Is(err, io.EOF) { // with EOF, the answer has the reason
-		return "", err
-	}
-	r, err := stream.CloseAndReceive()
-	return r.GetName(), err
 }

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"errors"
-	"io"
 
 	"connectrpc.com/connect"
 
@@ -29,17 +28,8 @@ func (s fileService) CopyIn(ctx context.Context, stream *connect.ClientStream[co
 	}
 	to := stream.Msg().GetTo()
 	err := s.onRecord(ctx, to.Agent, "copy.in", to.Path, func(agent agents.Agent) error {
-		in, fed := io.Pipe()
-		defer in.Close() // releases a writer when the room does not read
-		go func() {
-			defer fed.Close() // tar knows whether the archive is complete
-			for stream.Receive() {
-				if _, err := fed.Write(stream.Msg().GetData()); err != nil {
-					return
-				}
-			}
-		}()
-		_, err := s.undoable(ctx, agent, "cp", to.Path, func() error { return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, in) })
+		archive := received(stream, func() []byte { return stream.Msg().GetData() }) // tar knows whether it is complete
+		_, err := s.undoable(ctx, agent, "cp", to.Path, func() error { return s.Agents.CopyIn(ctx, string(agent.ID), to.Path, to.Name, archive) })
 		return err
 	})
 	return &controlpb.CopyInResponse{}, err
