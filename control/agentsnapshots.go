@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -75,9 +74,9 @@ func (s agentService) Fork(ctx context.Context, r *controlpb.ForkAgentRequest, s
 	}
 	made, err := answeredFor(ctx, s.service, r.Agent, "agent.fork", strings.TrimSpace(what+" "+assignments(r.Settings)), func(from agents.Agent) (agents.Agent, error) {
 		fill := func(from, to agents.Agent) error {
-			err := s.Checkpoints.Fork(ctx, from, to, r.Call, func(e progress.Event) {
-				_ = stream.Send(&controlpb.ForkAgentResponse{Copied: uint64(e.Done)}) // the client gets the agent anyway, or has disconnected
-			})
+			err := s.Checkpoints.Fork(ctx, from, to, r.Call, reporting(stream, func(e *controlpb.ProgressEvent) *controlpb.ForkAgentResponse {
+				return &controlpb.ForkAgentResponse{Progress: e}
+			}))
 			if err != nil {
 				s.Checkpoints.Forget(to.ID) // it will be deleted
 			}

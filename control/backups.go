@@ -29,9 +29,9 @@ type snapshotStream = *connect.ServerStream[controlpb.SnapshotProgress]
 // follow audits do and sends its progress. A client that does not get it has left, which ends ctx.
 func (s backupService) follow(ctx context.Context, n note, stream snapshotStream, do func(progress.Func) (snapshots.Snapshot, error)) error {
 	made, err := answered(ctx, s.service, n, func() (snapshots.Snapshot, error) {
-		return do(func(e progress.Event) {
-			_ = stream.Send(&controlpb.SnapshotProgress{Step: e.Step, Done: e.Done, Total: e.Total, Finished: e.Finished, Note: e.Note})
-		})
+		return do(reporting(stream, func(e *controlpb.ProgressEvent) *controlpb.SnapshotProgress {
+			return &controlpb.SnapshotProgress{Progress: e}
+		}))
 	})
 	if err != nil {
 		return err

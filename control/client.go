@@ -53,14 +53,12 @@ type Client struct {
 	History   controlpbconnect.HistoryClient
 	Plugins   controlpbconnect.PluginsClient
 	Installs  controlpbconnect.InstallsClient
-	// Registrations is for plugins that agents write.
-	Registrations controlpbconnect.RegistrationsClient
-	Artifacts     controlpbconnect.ArtifactsClient
-	Backups       controlpbconnect.BackupsClient
-	Mounts        controlpbconnect.MountsClient
-	home          config.Home
-	transport     *http.Transport
-	end           context.CancelFunc
+	Artifacts controlpbconnect.ArtifactsClient
+	Backups   controlpbconnect.BackupsClient
+	Mounts    controlpbconnect.MountsClient
+	home      config.Home
+	transport *http.Transport
+	end       context.CancelFunc
 }
 
 // Connect connects to the daemon of a home. The name is the client's in the audit. It
@@ -157,7 +155,6 @@ func newClient(home config.Home, name string) *Client {
 		Mounts:        controlpbconnect.NewMountsClient(client, baseURL, options),
 		Plugins:       controlpbconnect.NewPluginsClient(client, baseURL, options),
 		Installs:      controlpbconnect.NewInstallsClient(client, baseURL, options),
-		Registrations: controlpbconnect.NewRegistrationsClient(client, baseURL, options),
 		home:          home,
 		transport:     t,
 		end:           end,

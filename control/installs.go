@@ -11,9 +11,13 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
+	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/toolhost"
+	"osaurus-sandbox/tools"
 )
 
 // installService implements the service Installs.
@@ -77,9 +81,18 @@ func (s installService) onPlugin(ctx context.Context, agent, plugin, action stri
 	})
 }
 
+type installStream = *connect.ServerStream[controlpb.InstallPluginResponse]
+
+// reportTo returns a function that sends the progress of an installation.
+func (s installService) reportTo(stream installStream) progress.Func {
+	return reporting(stream, func(e *controlpb.ProgressEvent) *controlpb.InstallPluginResponse {
+		return &controlpb.InstallPluginResponse{Progress: e}
+	})
+}
+
 // Install installs a plugin of the library.
-func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginRequest, stream *connect.ServerStream[controlpb.InstallPluginResponse]) error {
-	action := "plugin.install"
+func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginRequest, stream installStream) error {
+	action, report := "plugin.install", s.reportTo(stream)
 	if r.Update {
 		action = "plugin.update"
 	}
@@ -98,16 +111,53 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 		}
 		return s.Plugins.Install(ctx, toolhost.AgentOf(a), entry.Recipe, install.How{
 			By: string(callerOf(ctx).cause()), WithoutSecrets: r.WithoutSecrets,
-			// The client gets the plugin anyway, or has disconnected.
-			Tell: func(p install.Progress) {
-				_ = stream.Send(&controlpb.InstallPluginResponse{Progress: &controlpb.InstallProgress{Step: string(p.Step), Done: uint32(p.Done), All: uint32(p.All), Text: p.Text}})
-			},
+			Tell: func(p install.Progress) { report(progress.Event{Step: string(p.Step), Note: p.Text}) },
 		})
 	})
 	if err != nil {
 		return err
 	}
 	return stream.Send(&controlpb.InstallPluginResponse{Plugin: answer})
+}
+
+// Register installs a plugin that an agent has written.
+func (s installService) Register(ctx context.Context, r *controlpb.RegisterPluginRequest, stream installStream) error {
+	subject, report := cmp.Or(r.GetPlugin(), "a recipe that was handed over"), s.reportTo(stream)
+	answer, err := answeredFor(ctx, s.service, r.Agent, "plugin.register", subject, func(agent agents.Agent) (*controlpb.InstalledPlugin, error) {
+		a := toolhost.AgentOf(agent)
+		recipe, err := s.written(ctx, a, r)
+		if err != nil {
+			return nil, err
+		}
+		made, err := s.Registrar.Register(ctx, a, recipe, register.API, func(text string) { report(progress.Event{Step: "register", Note: text}) })
+		if err != nil {
+			return nil, err
+		}
+		record, _ := s.Plugins.Find(agent.ID, made.ID)
+		p := s.installedProto(agent.Name, record)
+		p.Warnings = made.Warnings
+		return p, nil
+	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&controlpb.InstallPluginResponse{Plugin: answer})
+}
+
+// written returns the recipe of a request.
+func (s installService) written(ctx context.Context, a tools.Agent, r *controlpb.RegisterPluginRequest) (plugins.Recipe, error) {
+	switch from := r.From.(type) {
+	case *controlpb.RegisterPluginRequest_Recipe:
+		return plugins.Parse(from.Recipe)
+	case *controlpb.RegisterPluginRequest_Plugin:
+		id, err := config.ParsePluginID(from.Plugin)
+		if err != nil {
+			return plugins.Recipe{}, err
+		}
+		return s.Registrar.Pack(ctx, a, id)
+	}
+	return plugins.Recipe{}, fault.Newf(fault.InvalidArgs, "register plugin", "", "there is neither a plugin nor a recipe").
+		Advise("Name the folder in the agent's ~/plugins, or hand over a recipe.")
 }
 
 // Uninstall removes a plugin from an agent.
@@ -121,19 +171,14 @@ func (s installService) Uninstall(ctx context.Context, r *controlpb.UninstallPlu
 	})
 }
 
-// Enable enables a plugin's tools.
+// Enable enables a plugin's tools, or disables them.
 func (s installService) Enable(ctx context.Context, r *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
-	return s.able(ctx, r.Agent, r.Plugin, "plugin.enable", true)
-}
-
-// Disable disables them.
-func (s installService) Disable(ctx context.Context, r *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
-	return s.able(ctx, r.Agent, r.Plugin, "plugin.disable", false)
-}
-
-func (s installService) able(ctx context.Context, agent, plugin, action string, on bool) (*controlpb.InstalledPluginResponse, error) {
-	p, err := s.onPlugin(ctx, agent, plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
-		return s.Plugins.Enable(ctx, toolhost.AgentOf(a), id, on, string(callerOf(ctx).cause()))
+	action := "plugin.enable"
+	if r.Disable {
+		action = "plugin.disable"
+	}
+	p, err := s.onPlugin(ctx, r.Agent, r.Plugin, action, func(a agents.Agent, id config.PluginID) (install.Record, error) {
+		return s.Plugins.Enable(ctx, toolhost.AgentOf(a), id, !r.Disable, string(callerOf(ctx).cause()))
 	})
 	return &controlpb.InstalledPluginResponse{Plugin: p}, err
 }

@@ -6,9 +6,11 @@ import (
 	"iter"
 	"slices"
 
-	"osaurus-sandbox/control/controlpb"
-
 	"connectrpc.com/connect"
+
+	"osaurus-sandbox/control/controlpb"
+	"osaurus-sandbox/internal/printable"
+	"osaurus-sandbox/internal/progress"
 )
 
 // Messages yields the messages of a stream, and at last the error that ended it, if any.
@@ -42,6 +44,17 @@ func sendAll[T, M any](stream *connect.ServerStream[M], list iter.Seq2[T, error]
 		}
 	}
 	return nil
+}
+
+// reporting returns a function that sends the progress of a call. A client that misses it gets the
+// answer, or has disconnected.
+func reporting[M any](stream *connect.ServerStream[M], message func(*controlpb.ProgressEvent) *M) progress.Func {
+	shared := &sharedStream[M]{stream: stream}
+	return func(e progress.Event) {
+		_ = shared.Send(message(&controlpb.ProgressEvent{
+			Step: e.Step, Done: e.Done, Total: e.Total, Finished: e.Finished, Note: printable.Clip(e.Note),
+		}))
+	}
 }
 
 // protos converts the items of a list.

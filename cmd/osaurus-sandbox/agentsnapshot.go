@@ -10,7 +10,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/internal/progress"
 )
 
 // stopUsage is the help of --stop.
@@ -62,15 +61,8 @@ func newAgentFork() *cobra.Command {
 		if r.Settings, err = assignments(c.args[2:]); err != nil {
 			return err
 		}
-		agent, show := (*controlpb.Agent)(nil), showProgress(c.err)
-		for m, failed := range control.Messages(c.Agents.Fork(ctx, r)) {
-			if err = failed; err != nil {
-				break
-			}
-			agent = m.Agent
-			show(progress.Event{Step: "copy the home folder", Done: int64(m.Copied), Finished: m.Agent != nil})
-		}
-		return reply(c, agent, err, printAgent)
+		made, err := withProgress(c, control.Messages(c.Agents.Fork(ctx, r)))
+		return reply(c, made.GetAgent(), err, printAgent)
 	},
 		withFlag(&r.Stop, "stop", stopUsage), withFlag(&r.Call, "from", "copy the home folder as it was after this call: see history"), withFlag(&r.Secrets, "secrets", "copy its secrets too, except those that are bound to hosts"))
 }

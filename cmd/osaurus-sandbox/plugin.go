@@ -23,7 +23,7 @@ func newPlugin() *cobra.Command {
 		newPluginList(), newPluginShow(), newPluginImport(), newPluginExport(), newPluginDuplicate(), newPluginRemove(),
 		newPluginEdit(), newPluginHistory(), newPluginDiff(), newPluginRollback(), newPluginRegister(),
 		pluginInstallCommand(&controlpb.InstallPluginRequest{}, "install PLUGIN AGENT"), pluginInstallCommand(&controlpb.InstallPluginRequest{Update: true}, "update PLUGIN AGENT"),
-		newPluginUninstall(), newPluginEnable(), newPluginDisable(), newPluginVerify(), newPluginStatus())
+		newPluginUninstall(), pluginEnableCommand("enable PLUGIN AGENT", false), pluginEnableCommand("disable PLUGIN AGENT", true), newPluginVerify(), newPluginStatus())
 }
 
 // oneLine shortens a text to one line.

@@ -15,8 +15,6 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/plugins"
 )
 
@@ -206,37 +204,7 @@ func newPluginRegister() *cobra.Command {
 		if err := c.connect(ctx); err != nil {
 			return err
 		}
-		p, err := registerPlugin(ctx, c.Client, r, showProgress(c.err))
-		return reply(c, p, err, func(io.Writer, *controlpb.RegisteredPlugin) error { return printRegistered(c.console, c.args[0], p) })
+		answer, err := withProgress(c, control.Messages(c.Installs.Register(ctx, r)))
+		return replyInstalled(ctx, c, answer.GetPlugin(), err)
 	}, withFlag(&file, "file", "a recipe; - is standard input"))
-}
-
-// registerPlugin registers a plugin and shows its progress.
-func registerPlugin(ctx context.Context, client *control.Client, r *controlpb.RegisterPluginRequest, show progress.Func) (*controlpb.RegisteredPlugin, error) {
-	const step = "register"
-	var p *controlpb.RegisteredPlugin
-	for m, err := range control.Messages(client.Registrations.Register(ctx, r)) {
-		if err != nil {
-			return nil, err
-		}
-		if text := m.GetProgress(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + printable.Clip(text)})
-		}
-		p = m.GetPlugin()
-	}
-	if p == nil {
-		return nil, fault.Newf(fault.Execution, "register plugin", r.Agent, "the daemon did not report a result")
-	}
-	return p, nil
-}
-
-func printRegistered(c console, agent string, p *controlpb.RegisteredPlugin) error {
-	writef(c.out, "%s has the plugin %s.\n", agent, p.Id)
-	for _, t := range p.Tools {
-		writef(c.out, "  %s  %s\n", t.Name, printable.Clip(t.Description))
-	}
-	for _, w := range p.Warnings {
-		writef(c.err, "%s\n", printable.Clip(w))
-	}
-	return writef(c.err, "Remove it: osaurus-sandbox plugin uninstall %s %s\n", p.Id, agent)
 }

@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
-	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/tools"
 )
 
@@ -22,19 +21,24 @@ import (
 func pluginInstallCommand(r *controlpb.InstallPluginRequest, use string) *cobra.Command {
 	return daemonCommand(use, func(ctx context.Context, c *call) error {
 		r.Plugin, r.Agent = c.args[0], c.args[1]
-		p, err := installPlugin(ctx, c.Client, r, showProgress(c.err))
-		return reply(c, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
-			err := writef(w, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
-			for _, warning := range p.Warnings {
-				writef(c.err, "%s\n", printable.Clip(warning))
-			}
-			noteReadOnly(ctx, c, p)
-			if len(p.WithoutSecrets) > 0 {
-				writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
-			}
-			return err
-		})
+		answer, err := withProgress(c, control.Messages(c.Installs.Install(ctx, r)))
+		return replyInstalled(ctx, c, answer.GetPlugin(), err)
 	}, withFlag(&r.WithoutSecrets, "without-secrets", "install the plugin even if a secret is missing, and do not ask for it"))
+}
+
+// replyInstalled prints a plugin that was installed for an agent, and what a person should know.
+func replyInstalled(ctx context.Context, c *call, p *controlpb.InstalledPlugin, err error) error {
+	return reply(c, p, err, func(w io.Writer, p *controlpb.InstalledPlugin) error {
+		err := writef(w, "%s has %s%s.\n", p.Agent, p.Plugin, withTools(p))
+		for _, warning := range p.Warnings {
+			writef(c.err, "%s\n", printable.Clip(warning))
+		}
+		noteReadOnly(ctx, c, p)
+		if len(p.WithoutSecrets) > 0 {
+			writef(c.err, "It lacks the secret %s: osaurus-sandbox secret set %s NAME\n", strings.Join(p.WithoutSecrets, ", "), p.Agent)
+		}
+		return err
+	})
 }
 
 // noteReadOnly warns if the agent may not call the plugin's tools yet, since all of them run
@@ -60,33 +64,6 @@ func withTools(p *controlpb.InstalledPlugin) string {
 	return ", with the tools " + strings.Join(p.Tools, ", ")
 }
 
-// installPlugin installs a plugin and shows its progress.
-func installPlugin(ctx context.Context, client *control.Client, r *controlpb.InstallPluginRequest, show progress.Func) (*controlpb.InstalledPlugin, error) {
-	var p *controlpb.InstalledPlugin
-	last := ""
-	for m, err := range control.Messages(client.Installs.Install(ctx, r)) {
-		if err != nil {
-			return nil, err
-		}
-		p = m.Plugin
-		step := m.Progress.GetStep()
-		if last != "" && step != last {
-			show(progress.Event{Step: last, Finished: true})
-		}
-		if step != "" && step != last {
-			show(progress.Event{Step: step})
-		}
-		if text := m.Progress.GetText(); text != "" {
-			show(progress.Event{Step: step, Note: "  " + printable.Clip(text)})
-		}
-		last = step
-	}
-	if p == nil {
-		return nil, fault.Newf(fault.Execution, "install plugin", r.Plugin, "the daemon did not report a result")
-	}
-	return p, nil
-}
-
 func newPluginUninstall() *cobra.Command {
 	return daemonCommand("uninstall PLUGIN AGENT", func(ctx context.Context, c *call) error {
 		_, err := c.Installs.Uninstall(ctx, &controlpb.UninstallPluginRequest{Plugin: c.args[0], Agent: c.args[1]})
@@ -94,16 +71,10 @@ func newPluginUninstall() *cobra.Command {
 	})
 }
 
-func newPluginEnable() *cobra.Command {
-	return daemonCommand("enable PLUGIN AGENT", func(ctx context.Context, c *call) error {
-		_, err := c.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
-		return replyPluginOf(c, err)
-	})
-}
-
-func newPluginDisable() *cobra.Command {
-	return daemonCommand("disable PLUGIN AGENT", func(ctx context.Context, c *call) error {
-		_, err := c.Installs.Disable(ctx, &controlpb.DisablePluginRequest{Plugin: c.args[0], Agent: c.args[1]})
+// pluginEnableCommand returns a command that enables or disables a plugin.
+func pluginEnableCommand(use string, disable bool) *cobra.Command {
+	return daemonCommand(use, func(ctx context.Context, c *call) error {
+		_, err := c.Installs.Enable(ctx, &controlpb.EnablePluginRequest{Plugin: c.args[0], Agent: c.args[1], Disable: disable})
 		return replyPluginOf(c, err)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -77,6 +78,38 @@ func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 		line = line[:at] + string(colours.good(bar)) + line[at+len(bar):]
 	}
 	fmt.Fprint(w, clearLine, line, end)
+}
+
+// withProgress shows the progress of a call, and returns its last answer. A step ends when the next begins.
+func withProgress[M interface {
+	GetProgress() *controlpb.ProgressEvent
+}](c *call, answers iter.Seq2[M, error]) (last M, err error) {
+	show, shown := showProgress(c.err), progress.Event{Finished: true}
+	finish := func() {
+		if !shown.Finished {
+			shown.Finished = true
+			show(shown)
+		}
+	}
+	for answer, err := range answers {
+		if err != nil {
+			return last, err
+		}
+		last = answer
+		switch p := answer.GetProgress(); {
+		case p == nil:
+		case p.Note != "":
+			show(progress.Event{Note: p.Note})
+		default:
+			if p.Step != shown.Step {
+				finish()
+			}
+			shown = progress.Event{Step: p.Step, Done: p.Done, Total: p.Total, Finished: p.Finished}
+			show(shown)
+		}
+	}
+	finish()
+	return last, nil
 }
 
 // lasting reports progress in lines that are never overwritten.

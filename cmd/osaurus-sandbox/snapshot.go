@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
-	"osaurus-sandbox/internal/progress"
 )
 
 func newSandbox() *cobra.Command {
@@ -21,8 +19,8 @@ func newSandbox() *cobra.Command {
 func newSnapshotCreate() *cobra.Command {
 	var stop bool
 	return daemonCommand("create NAME", func(ctx context.Context, c *call) error {
-		made, err := followSnapshot(c, control.Messages(c.Backups.Create(ctx, &controlpb.CreateSnapshotRequest{Name: c.args[0], Stop: stop})))
-		return reply(c, made, err, nil)
+		made, err := withProgress(c, control.Messages(c.Backups.Create(ctx, &controlpb.CreateSnapshotRequest{Name: c.args[0], Stop: stop})))
+		return reply(c, made.GetSnapshot(), err, nil)
 	}, withFlag(&stop, "stop", "stop the guest meanwhile, even if its disk could be frozen"))
 }
 
@@ -41,11 +39,11 @@ func newSnapshotList() *cobra.Command {
 func newSnapshotRestore() *cobra.Command {
 	var other bool
 	return daemonCommand("restore NAME", func(ctx context.Context, c *call) error {
-		restored, err := followSnapshot(c, control.Messages(c.Backups.Restore(ctx, &controlpb.RestoreSnapshotRequest{Name: c.args[0], OtherPack: other})))
+		restored, err := withProgress(c, control.Messages(c.Backups.Restore(ctx, &controlpb.RestoreSnapshotRequest{Name: c.args[0], OtherPack: other})))
 		if err == nil {
 			err = nextDaemon(ctx, c)
 		}
-		return reply(c, restored, err, nil)
+		return reply(c, restored.GetSnapshot(), err, nil)
 	},
 		withFlag(&other, "other-pack", "restore it even if it needs another pack or toolbox"),
 		asks("restore NAME",
@@ -70,18 +68,4 @@ func newSnapshotDelete() *cobra.Command {
 		_, err := c.Backups.Delete(ctx, &controlpb.DeleteSnapshotRequest{Name: c.args[0]})
 		return reply(c, map[string]string{"snapshot": c.args[0]}, err, nil)
 	}, asks("delete NAME", "The snapshot will be gone. The sandbox stays as it is."))
-}
-
-// followSnapshot shows progress and returns the snapshot that the last message has.
-func followSnapshot(c *call, messages iter.Seq2[*controlpb.SnapshotProgress, error]) (last *controlpb.Snapshot, err error) {
-	show := showProgress(c.err)
-	for m, err := range messages {
-		if err != nil {
-			return nil, err
-		}
-		if last = m.Snapshot; last == nil {
-			show(progress.Event{Step: m.Step, Done: m.Done, Total: m.Total, Finished: m.Finished, Note: m.Note})
-		}
-	}
-	return last, nil
 }

@@ -869,8 +869,8 @@ func (x *ForkAgentRequest) GetCall() int64 {
 
 type ForkAgentResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Copied        uint64                 `protobuf:"varint,1,opt,name=copied,proto3" json:"copied,omitempty"` // bytes of the home folder so far
-	Agent         *Agent                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`    // in the last message
+	Progress      *ProgressEvent         `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"`
+	Agent         *Agent                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"` // in the last message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -905,11 +905,11 @@ func (*ForkAgentResponse) Descriptor() ([]byte, []int) {
 	return file_agents_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *ForkAgentResponse) GetCopied() uint64 {
+func (x *ForkAgentResponse) GetProgress() *ProgressEvent {
 	if x != nil {
-		return x.Copied
+		return x.Progress
 	}
-	return 0
+	return nil
 }
 
 func (x *ForkAgentResponse) GetAgent() *Agent {
@@ -1437,9 +1437,9 @@ const file_agents_proto_rawDesc = "" +
 	"\x04call\x18\x06 \x01(\x03R\x04call\x1a;\n" +
 	"\rSettingsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\\\n" +
-	"\x11ForkAgentResponse\x12\x16\n" +
-	"\x06copied\x18\x01 \x01(\x04R\x06copied\x12/\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
+	"\x11ForkAgentResponse\x12=\n" +
+	"\bprogress\x18\x01 \x01(\v2!.osaurus.control.v1.ProgressEventR\bprogress\x12/\n" +
 	"\x05agent\x18\x02 \x01(\v2\x19.osaurus.control.v1.AgentR\x05agent\")\n" +
 	"\x11AgentUsageRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"\xc2\x01\n" +
@@ -1536,9 +1536,10 @@ var file_agents_proto_goTypes = []any{
 	nil,                            // 25: osaurus.control.v1.ForkAgentRequest.SettingsEntry
 	(*timestamppb.Timestamp)(nil),  // 26: google.protobuf.Timestamp
 	(*Setting)(nil),                // 27: osaurus.control.v1.Setting
-	(*durationpb.Duration)(nil),    // 28: google.protobuf.Duration
-	(*ExecRequest)(nil),            // 29: osaurus.control.v1.ExecRequest
-	(*ExecResponse)(nil),           // 30: osaurus.control.v1.ExecResponse
+	(*ProgressEvent)(nil),          // 28: osaurus.control.v1.ProgressEvent
+	(*durationpb.Duration)(nil),    // 29: google.protobuf.Duration
+	(*ExecRequest)(nil),            // 30: osaurus.control.v1.ExecRequest
+	(*ExecResponse)(nil),           // 31: osaurus.control.v1.ExecResponse
 }
 var file_agents_proto_depIdxs = []int32{
 	26, // 0: osaurus.control.v1.Agent.created:type_name -> google.protobuf.Timestamp
@@ -1551,41 +1552,42 @@ var file_agents_proto_depIdxs = []int32{
 	24, // 7: osaurus.control.v1.SetAgentRequest.settings:type_name -> osaurus.control.v1.SetAgentRequest.SettingsEntry
 	27, // 8: osaurus.control.v1.SetAgentResponse.changed:type_name -> osaurus.control.v1.Setting
 	25, // 9: osaurus.control.v1.ForkAgentRequest.settings:type_name -> osaurus.control.v1.ForkAgentRequest.SettingsEntry
-	0,  // 10: osaurus.control.v1.ForkAgentResponse.agent:type_name -> osaurus.control.v1.Agent
-	26, // 11: osaurus.control.v1.AgentUsageResponse.time:type_name -> google.protobuf.Timestamp
-	19, // 12: osaurus.control.v1.AgentUsageResponse.agents:type_name -> osaurus.control.v1.AgentUsage
-	28, // 13: osaurus.control.v1.AgentUsage.cpu:type_name -> google.protobuf.Duration
-	26, // 14: osaurus.control.v1.AgentUsage.since:type_name -> google.protobuf.Timestamp
-	22, // 15: osaurus.control.v1.AgentProcessesResponse.processes:type_name -> osaurus.control.v1.AgentProcess
-	28, // 16: osaurus.control.v1.AgentProcess.cpu:type_name -> google.protobuf.Duration
-	26, // 17: osaurus.control.v1.AgentProcess.started:type_name -> google.protobuf.Timestamp
-	1,  // 18: osaurus.control.v1.Agents.Create:input_type -> osaurus.control.v1.CreateAgentRequest
-	3,  // 19: osaurus.control.v1.Agents.List:input_type -> osaurus.control.v1.ListAgentsRequest
-	5,  // 20: osaurus.control.v1.Agents.Show:input_type -> osaurus.control.v1.ShowAgentRequest
-	7,  // 21: osaurus.control.v1.Agents.Rename:input_type -> osaurus.control.v1.RenameAgentRequest
-	9,  // 22: osaurus.control.v1.Agents.Delete:input_type -> osaurus.control.v1.DeleteAgentRequest
-	11, // 23: osaurus.control.v1.Agents.Set:input_type -> osaurus.control.v1.SetAgentRequest
-	13, // 24: osaurus.control.v1.Agents.Reset:input_type -> osaurus.control.v1.ResetAgentRequest
-	15, // 25: osaurus.control.v1.Agents.Fork:input_type -> osaurus.control.v1.ForkAgentRequest
-	29, // 26: osaurus.control.v1.Agents.Exec:input_type -> osaurus.control.v1.ExecRequest
-	17, // 27: osaurus.control.v1.Agents.Usage:input_type -> osaurus.control.v1.AgentUsageRequest
-	20, // 28: osaurus.control.v1.Agents.Processes:input_type -> osaurus.control.v1.AgentProcessesRequest
-	2,  // 29: osaurus.control.v1.Agents.Create:output_type -> osaurus.control.v1.CreateAgentResponse
-	4,  // 30: osaurus.control.v1.Agents.List:output_type -> osaurus.control.v1.ListAgentsResponse
-	6,  // 31: osaurus.control.v1.Agents.Show:output_type -> osaurus.control.v1.ShowAgentResponse
-	8,  // 32: osaurus.control.v1.Agents.Rename:output_type -> osaurus.control.v1.RenameAgentResponse
-	10, // 33: osaurus.control.v1.Agents.Delete:output_type -> osaurus.control.v1.DeleteAgentResponse
-	12, // 34: osaurus.control.v1.Agents.Set:output_type -> osaurus.control.v1.SetAgentResponse
-	14, // 35: osaurus.control.v1.Agents.Reset:output_type -> osaurus.control.v1.ResetAgentResponse
-	16, // 36: osaurus.control.v1.Agents.Fork:output_type -> osaurus.control.v1.ForkAgentResponse
-	30, // 37: osaurus.control.v1.Agents.Exec:output_type -> osaurus.control.v1.ExecResponse
-	18, // 38: osaurus.control.v1.Agents.Usage:output_type -> osaurus.control.v1.AgentUsageResponse
-	21, // 39: osaurus.control.v1.Agents.Processes:output_type -> osaurus.control.v1.AgentProcessesResponse
-	29, // [29:40] is the sub-list for method output_type
-	18, // [18:29] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	28, // 10: osaurus.control.v1.ForkAgentResponse.progress:type_name -> osaurus.control.v1.ProgressEvent
+	0,  // 11: osaurus.control.v1.ForkAgentResponse.agent:type_name -> osaurus.control.v1.Agent
+	26, // 12: osaurus.control.v1.AgentUsageResponse.time:type_name -> google.protobuf.Timestamp
+	19, // 13: osaurus.control.v1.AgentUsageResponse.agents:type_name -> osaurus.control.v1.AgentUsage
+	29, // 14: osaurus.control.v1.AgentUsage.cpu:type_name -> google.protobuf.Duration
+	26, // 15: osaurus.control.v1.AgentUsage.since:type_name -> google.protobuf.Timestamp
+	22, // 16: osaurus.control.v1.AgentProcessesResponse.processes:type_name -> osaurus.control.v1.AgentProcess
+	29, // 17: osaurus.control.v1.AgentProcess.cpu:type_name -> google.protobuf.Duration
+	26, // 18: osaurus.control.v1.AgentProcess.started:type_name -> google.protobuf.Timestamp
+	1,  // 19: osaurus.control.v1.Agents.Create:input_type -> osaurus.control.v1.CreateAgentRequest
+	3,  // 20: osaurus.control.v1.Agents.List:input_type -> osaurus.control.v1.ListAgentsRequest
+	5,  // 21: osaurus.control.v1.Agents.Show:input_type -> osaurus.control.v1.ShowAgentRequest
+	7,  // 22: osaurus.control.v1.Agents.Rename:input_type -> osaurus.control.v1.RenameAgentRequest
+	9,  // 23: osaurus.control.v1.Agents.Delete:input_type -> osaurus.control.v1.DeleteAgentRequest
+	11, // 24: osaurus.control.v1.Agents.Set:input_type -> osaurus.control.v1.SetAgentRequest
+	13, // 25: osaurus.control.v1.Agents.Reset:input_type -> osaurus.control.v1.ResetAgentRequest
+	15, // 26: osaurus.control.v1.Agents.Fork:input_type -> osaurus.control.v1.ForkAgentRequest
+	30, // 27: osaurus.control.v1.Agents.Exec:input_type -> osaurus.control.v1.ExecRequest
+	17, // 28: osaurus.control.v1.Agents.Usage:input_type -> osaurus.control.v1.AgentUsageRequest
+	20, // 29: osaurus.control.v1.Agents.Processes:input_type -> osaurus.control.v1.AgentProcessesRequest
+	2,  // 30: osaurus.control.v1.Agents.Create:output_type -> osaurus.control.v1.CreateAgentResponse
+	4,  // 31: osaurus.control.v1.Agents.List:output_type -> osaurus.control.v1.ListAgentsResponse
+	6,  // 32: osaurus.control.v1.Agents.Show:output_type -> osaurus.control.v1.ShowAgentResponse
+	8,  // 33: osaurus.control.v1.Agents.Rename:output_type -> osaurus.control.v1.RenameAgentResponse
+	10, // 34: osaurus.control.v1.Agents.Delete:output_type -> osaurus.control.v1.DeleteAgentResponse
+	12, // 35: osaurus.control.v1.Agents.Set:output_type -> osaurus.control.v1.SetAgentResponse
+	14, // 36: osaurus.control.v1.Agents.Reset:output_type -> osaurus.control.v1.ResetAgentResponse
+	16, // 37: osaurus.control.v1.Agents.Fork:output_type -> osaurus.control.v1.ForkAgentResponse
+	31, // 38: osaurus.control.v1.Agents.Exec:output_type -> osaurus.control.v1.ExecResponse
+	18, // 39: osaurus.control.v1.Agents.Usage:output_type -> osaurus.control.v1.AgentUsageResponse
+	21, // 40: osaurus.control.v1.Agents.Processes:output_type -> osaurus.control.v1.AgentProcessesResponse
+	30, // [30:41] is the sub-list for method output_type
+	19, // [19:30] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_agents_proto_init() }

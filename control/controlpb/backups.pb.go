@@ -102,12 +102,8 @@ func (x *Snapshot) GetAgents() []string {
 
 type SnapshotProgress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Done          int64                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`   // bytes
-	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // 0 while unknown
-	Finished      bool                   `protobuf:"varint,4,opt,name=finished,proto3" json:"finished,omitempty"`
-	Note          string                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`         // a message for people instead
-	Snapshot      *Snapshot              `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // of the last message only, which has nothing else
+	Progress      *ProgressEvent         `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"`
+	Snapshot      *Snapshot              `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // in the last message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,39 +138,11 @@ func (*SnapshotProgress) Descriptor() ([]byte, []int) {
 	return file_backups_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *SnapshotProgress) GetStep() string {
+func (x *SnapshotProgress) GetProgress() *ProgressEvent {
 	if x != nil {
-		return x.Step
+		return x.Progress
 	}
-	return ""
-}
-
-func (x *SnapshotProgress) GetDone() int64 {
-	if x != nil {
-		return x.Done
-	}
-	return 0
-}
-
-func (x *SnapshotProgress) GetTotal() int64 {
-	if x != nil {
-		return x.Total
-	}
-	return 0
-}
-
-func (x *SnapshotProgress) GetFinished() bool {
-	if x != nil {
-		return x.Finished
-	}
-	return false
-}
-
-func (x *SnapshotProgress) GetNote() string {
-	if x != nil {
-		return x.Note
-	}
-	return ""
+	return nil
 }
 
 func (x *SnapshotProgress) GetSnapshot() *Snapshot {
@@ -622,14 +590,10 @@ const file_backups_proto_rawDesc = "" +
 	"\acreated\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x12\n" +
 	"\x04base\x18\x03 \x01(\tR\x04base\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06agents\x18\x05 \x03(\tR\x06agents\"\xba\x01\n" +
-	"\x10SnapshotProgress\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
-	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x1a\n" +
-	"\bfinished\x18\x04 \x01(\bR\bfinished\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\x128\n" +
-	"\bsnapshot\x18\x06 \x01(\v2\x1c.osaurus.control.v1.SnapshotR\bsnapshot\"?\n" +
+	"\x06agents\x18\x05 \x03(\tR\x06agents\"\x8b\x01\n" +
+	"\x10SnapshotProgress\x12=\n" +
+	"\bprogress\x18\x01 \x01(\v2!.osaurus.control.v1.ProgressEventR\bprogress\x128\n" +
+	"\bsnapshot\x18\x02 \x01(\v2\x1c.osaurus.control.v1.SnapshotR\bsnapshot\"?\n" +
 	"\x15CreateSnapshotRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04stop\x18\x02 \x01(\bR\x04stop\"\x16\n" +
@@ -688,29 +652,31 @@ var file_backups_proto_goTypes = []any{
 	(*ImportAgentRequest)(nil),     // 9: osaurus.control.v1.ImportAgentRequest
 	(*ImportAgentResponse)(nil),    // 10: osaurus.control.v1.ImportAgentResponse
 	(*timestamppb.Timestamp)(nil),  // 11: google.protobuf.Timestamp
-	(*Chunk)(nil),                  // 12: osaurus.control.v1.Chunk
+	(*ProgressEvent)(nil),          // 12: osaurus.control.v1.ProgressEvent
+	(*Chunk)(nil),                  // 13: osaurus.control.v1.Chunk
 }
 var file_backups_proto_depIdxs = []int32{
 	11, // 0: osaurus.control.v1.Snapshot.created:type_name -> google.protobuf.Timestamp
-	0,  // 1: osaurus.control.v1.SnapshotProgress.snapshot:type_name -> osaurus.control.v1.Snapshot
-	0,  // 2: osaurus.control.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.Snapshot
-	2,  // 3: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
-	3,  // 4: osaurus.control.v1.Backups.List:input_type -> osaurus.control.v1.ListSnapshotsRequest
-	5,  // 5: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
-	6,  // 6: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
-	8,  // 7: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
-	9,  // 8: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
-	1,  // 9: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.SnapshotProgress
-	4,  // 10: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
-	1,  // 11: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.SnapshotProgress
-	7,  // 12: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
-	12, // 13: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.Chunk
-	10, // 14: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
-	9,  // [9:15] is the sub-list for method output_type
-	3,  // [3:9] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	12, // 1: osaurus.control.v1.SnapshotProgress.progress:type_name -> osaurus.control.v1.ProgressEvent
+	0,  // 2: osaurus.control.v1.SnapshotProgress.snapshot:type_name -> osaurus.control.v1.Snapshot
+	0,  // 3: osaurus.control.v1.ListSnapshotsResponse.snapshots:type_name -> osaurus.control.v1.Snapshot
+	2,  // 4: osaurus.control.v1.Backups.Create:input_type -> osaurus.control.v1.CreateSnapshotRequest
+	3,  // 5: osaurus.control.v1.Backups.List:input_type -> osaurus.control.v1.ListSnapshotsRequest
+	5,  // 6: osaurus.control.v1.Backups.Restore:input_type -> osaurus.control.v1.RestoreSnapshotRequest
+	6,  // 7: osaurus.control.v1.Backups.Delete:input_type -> osaurus.control.v1.DeleteSnapshotRequest
+	8,  // 8: osaurus.control.v1.Backups.Export:input_type -> osaurus.control.v1.ExportAgentRequest
+	9,  // 9: osaurus.control.v1.Backups.Import:input_type -> osaurus.control.v1.ImportAgentRequest
+	1,  // 10: osaurus.control.v1.Backups.Create:output_type -> osaurus.control.v1.SnapshotProgress
+	4,  // 11: osaurus.control.v1.Backups.List:output_type -> osaurus.control.v1.ListSnapshotsResponse
+	1,  // 12: osaurus.control.v1.Backups.Restore:output_type -> osaurus.control.v1.SnapshotProgress
+	7,  // 13: osaurus.control.v1.Backups.Delete:output_type -> osaurus.control.v1.DeleteSnapshotResponse
+	13, // 14: osaurus.control.v1.Backups.Export:output_type -> osaurus.control.v1.Chunk
+	10, // 15: osaurus.control.v1.Backups.Import:output_type -> osaurus.control.v1.ImportAgentResponse
+	10, // [10:16] is the sub-list for method output_type
+	4,  // [4:10] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_backups_proto_init() }

@@ -1005,6 +1005,83 @@ func (x *Step) GetLeft() *durationpb.Duration {
 	return nil
 }
 
+// ProgressEvent is a report of a call that takes long, before its answer.
+type ProgressEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`          // what is being done, for people
+	Done          int64                  `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`         // bytes
+	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`       // 0 while unknown
+	Finished      bool                   `protobuf:"varint,4,opt,name=finished,proto3" json:"finished,omitempty"` // the last report of the step
+	Note          string                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"`          // a message for people, in place of all else
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgressEvent) Reset() {
+	*x = ProgressEvent{}
+	mi := &file_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgressEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgressEvent) ProtoMessage() {}
+
+func (x *ProgressEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgressEvent.ProtoReflect.Descriptor instead.
+func (*ProgressEvent) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ProgressEvent) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ProgressEvent) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *ProgressEvent) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *ProgressEvent) GetFinished() bool {
+	if x != nil {
+		return x.Finished
+	}
+	return false
+}
+
+func (x *ProgressEvent) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
 // MachineRequest is the request of calls that change the state of the machine.
 type MachineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1014,7 +1091,7 @@ type MachineRequest struct {
 
 func (x *MachineRequest) Reset() {
 	*x = MachineRequest{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1103,7 @@ func (x *MachineRequest) String() string {
 func (*MachineRequest) ProtoMessage() {}
 
 func (x *MachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1116,7 @@ func (x *MachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineRequest.ProtoReflect.Descriptor instead.
 func (*MachineRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 // Chunk is a part of a stream of bytes.
@@ -1052,7 +1129,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1141,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1154,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1102,7 +1179,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1191,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1204,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecRequest) GetWhat() isExecRequest_What {
@@ -1209,7 +1286,7 @@ type StdinEnd struct {
 
 func (x *StdinEnd) Reset() {
 	*x = StdinEnd{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1298,7 @@ func (x *StdinEnd) String() string {
 func (*StdinEnd) ProtoMessage() {}
 
 func (x *StdinEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1311,7 @@ func (x *StdinEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StdinEnd.ProtoReflect.Descriptor instead.
 func (*StdinEnd) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 // Resize changes the size of a command's terminal.
@@ -1248,7 +1325,7 @@ type Resize struct {
 
 func (x *Resize) Reset() {
 	*x = Resize{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1337,7 @@ func (x *Resize) String() string {
 func (*Resize) ProtoMessage() {}
 
 func (x *Resize) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1350,7 @@ func (x *Resize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resize.ProtoReflect.Descriptor instead.
 func (*Resize) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Resize) GetRows() uint32 {
@@ -1322,7 +1399,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1411,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1424,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecStart) GetArgs() []string {
@@ -1474,7 +1551,7 @@ type Terminal struct {
 
 func (x *Terminal) Reset() {
 	*x = Terminal{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1563,7 @@ func (x *Terminal) String() string {
 func (*Terminal) ProtoMessage() {}
 
 func (x *Terminal) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1576,7 @@ func (x *Terminal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Terminal.ProtoReflect.Descriptor instead.
 func (*Terminal) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Terminal) GetRows() uint32 {
@@ -1538,7 +1615,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1627,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1640,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecResponse) GetWhat() isExecResponse_What {
@@ -1647,7 +1724,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1736,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1749,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecStarted) GetId() string {
@@ -1709,7 +1786,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1798,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1811,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExecExit) GetStatus() int32 {
@@ -1810,7 +1887,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1899,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1912,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1860,7 +1937,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +1949,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +1962,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 type GetConfigRequest struct {
@@ -1896,7 +1973,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1985,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +1998,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 type GetConfigResponse struct {
@@ -1934,7 +2011,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2023,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2036,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetConfigResponse) GetFile() string {
@@ -1988,7 +2065,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2000,7 +2077,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2090,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Setting) GetKey() string {
@@ -2047,7 +2124,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2136,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2149,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetConfigRequest) GetSettings() map[string]string {
@@ -2091,7 +2168,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2180,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2193,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetConfigResponse) GetChanged() []*Setting {
@@ -2137,7 +2214,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2226,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2239,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EventsRequest) GetAfter() int64 {
@@ -2192,7 +2269,7 @@ type EventsResponse struct {
 
 func (x *EventsResponse) Reset() {
 	*x = EventsResponse{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2281,7 @@ func (x *EventsResponse) String() string {
 func (*EventsResponse) ProtoMessage() {}
 
 func (x *EventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2294,7 @@ func (x *EventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsResponse.ProtoReflect.Descriptor instead.
 func (*EventsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *EventsResponse) GetSeq() int64 {
@@ -2270,7 +2347,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2359,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,7 +2372,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogsRequest) GetSince() *timestamppb.Timestamp {
@@ -2339,7 +2416,7 @@ type LogsResponse struct {
 
 func (x *LogsResponse) Reset() {
 	*x = LogsResponse{}
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2428,7 @@ func (x *LogsResponse) String() string {
 func (*LogsResponse) ProtoMessage() {}
 
 func (x *LogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[34]
+	mi := &file_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2441,7 @@ func (x *LogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
 func (*LogsResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{34}
+	return file_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LogsResponse) GetSource() string {
@@ -2405,7 +2482,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2494,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[35]
+	mi := &file_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2507,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{35}
+	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DiagnoseRequest) GetNatTarget() string {
@@ -2454,7 +2531,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2466,7 +2543,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[36]
+	mi := &file_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2479,7 +2556,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{36}
+	return file_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DiagnoseResponse) GetName() string {
@@ -2536,7 +2613,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2625,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[37]
+	mi := &file_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2638,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{37}
+	return file_control_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListAuditRequest) GetSince() *timestamppb.Timestamp {
@@ -2610,7 +2687,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2699,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[38]
+	mi := &file_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2712,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{38}
+	return file_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListAuditResponse) GetSeq() int64 {
@@ -2716,7 +2793,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2805,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[39]
+	mi := &file_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2818,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{39}
+	return file_control_proto_rawDescGZIP(), []int{40}
 }
 
 type VerifyAuditResponse struct {
@@ -2756,7 +2833,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2845,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[40]
+	mi := &file_control_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2858,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{40}
+	return file_control_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -2881,7 +2958,13 @@ const file_control_proto_rawDesc = "" +
 	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x12\n" +
 	"\x04rate\x18\x06 \x01(\x01R\x04rate\x12-\n" +
 	"\x04took\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04took\x12-\n" +
-	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left\"\x10\n" +
+	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left\"}\n" +
+	"\rProgressEvent\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12\x1a\n" +
+	"\bfinished\x18\x04 \x01(\bR\bfinished\x12\x12\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"\x10\n" +
 	"\x0eMachineRequest\"\x1b\n" +
 	"\x05Chunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\xd7\x01\n" +
@@ -3043,7 +3126,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_control_proto_goTypes = []any{
 	(*HelloRequest)(nil),          // 0: osaurus.control.v1.HelloRequest
 	(*HelloResponse)(nil),         // 1: osaurus.control.v1.HelloResponse
@@ -3059,94 +3142,95 @@ var file_control_proto_goTypes = []any{
 	(*Guest)(nil),                 // 11: osaurus.control.v1.Guest
 	(*Progress)(nil),              // 12: osaurus.control.v1.Progress
 	(*Step)(nil),                  // 13: osaurus.control.v1.Step
-	(*MachineRequest)(nil),        // 14: osaurus.control.v1.MachineRequest
-	(*Chunk)(nil),                 // 15: osaurus.control.v1.Chunk
-	(*ExecRequest)(nil),           // 16: osaurus.control.v1.ExecRequest
-	(*StdinEnd)(nil),              // 17: osaurus.control.v1.StdinEnd
-	(*Resize)(nil),                // 18: osaurus.control.v1.Resize
-	(*ExecStart)(nil),             // 19: osaurus.control.v1.ExecStart
-	(*Terminal)(nil),              // 20: osaurus.control.v1.Terminal
-	(*ExecResponse)(nil),          // 21: osaurus.control.v1.ExecResponse
-	(*ExecStarted)(nil),           // 22: osaurus.control.v1.ExecStarted
-	(*ExecExit)(nil),              // 23: osaurus.control.v1.ExecExit
-	(*SignalRequest)(nil),         // 24: osaurus.control.v1.SignalRequest
-	(*SignalResponse)(nil),        // 25: osaurus.control.v1.SignalResponse
-	(*GetConfigRequest)(nil),      // 26: osaurus.control.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),     // 27: osaurus.control.v1.GetConfigResponse
-	(*Setting)(nil),               // 28: osaurus.control.v1.Setting
-	(*SetConfigRequest)(nil),      // 29: osaurus.control.v1.SetConfigRequest
-	(*SetConfigResponse)(nil),     // 30: osaurus.control.v1.SetConfigResponse
-	(*EventsRequest)(nil),         // 31: osaurus.control.v1.EventsRequest
-	(*EventsResponse)(nil),        // 32: osaurus.control.v1.EventsResponse
-	(*LogsRequest)(nil),           // 33: osaurus.control.v1.LogsRequest
-	(*LogsResponse)(nil),          // 34: osaurus.control.v1.LogsResponse
-	(*DiagnoseRequest)(nil),       // 35: osaurus.control.v1.DiagnoseRequest
-	(*DiagnoseResponse)(nil),      // 36: osaurus.control.v1.DiagnoseResponse
-	(*ListAuditRequest)(nil),      // 37: osaurus.control.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 38: osaurus.control.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),    // 39: osaurus.control.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),   // 40: osaurus.control.v1.VerifyAuditResponse
-	nil,                           // 41: osaurus.control.v1.SetConfigRequest.SettingsEntry
-	nil,                           // 42: osaurus.control.v1.EventsResponse.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*ProgressEvent)(nil),         // 14: osaurus.control.v1.ProgressEvent
+	(*MachineRequest)(nil),        // 15: osaurus.control.v1.MachineRequest
+	(*Chunk)(nil),                 // 16: osaurus.control.v1.Chunk
+	(*ExecRequest)(nil),           // 17: osaurus.control.v1.ExecRequest
+	(*StdinEnd)(nil),              // 18: osaurus.control.v1.StdinEnd
+	(*Resize)(nil),                // 19: osaurus.control.v1.Resize
+	(*ExecStart)(nil),             // 20: osaurus.control.v1.ExecStart
+	(*Terminal)(nil),              // 21: osaurus.control.v1.Terminal
+	(*ExecResponse)(nil),          // 22: osaurus.control.v1.ExecResponse
+	(*ExecStarted)(nil),           // 23: osaurus.control.v1.ExecStarted
+	(*ExecExit)(nil),              // 24: osaurus.control.v1.ExecExit
+	(*SignalRequest)(nil),         // 25: osaurus.control.v1.SignalRequest
+	(*SignalResponse)(nil),        // 26: osaurus.control.v1.SignalResponse
+	(*GetConfigRequest)(nil),      // 27: osaurus.control.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),     // 28: osaurus.control.v1.GetConfigResponse
+	(*Setting)(nil),               // 29: osaurus.control.v1.Setting
+	(*SetConfigRequest)(nil),      // 30: osaurus.control.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),     // 31: osaurus.control.v1.SetConfigResponse
+	(*EventsRequest)(nil),         // 32: osaurus.control.v1.EventsRequest
+	(*EventsResponse)(nil),        // 33: osaurus.control.v1.EventsResponse
+	(*LogsRequest)(nil),           // 34: osaurus.control.v1.LogsRequest
+	(*LogsResponse)(nil),          // 35: osaurus.control.v1.LogsResponse
+	(*DiagnoseRequest)(nil),       // 36: osaurus.control.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),      // 37: osaurus.control.v1.DiagnoseResponse
+	(*ListAuditRequest)(nil),      // 38: osaurus.control.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 39: osaurus.control.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),    // 40: osaurus.control.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),   // 41: osaurus.control.v1.VerifyAuditResponse
+	nil,                           // 42: osaurus.control.v1.SetConfigRequest.SettingsEntry
+	nil,                           // 43: osaurus.control.v1.EventsResponse.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
 }
 var file_control_proto_depIdxs = []int32{
-	43, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
+	44, // 0: osaurus.control.v1.HelloResponse.started:type_name -> google.protobuf.Timestamp
 	7,  // 1: osaurus.control.v1.StatusResponse.status:type_name -> osaurus.control.v1.Status
-	43, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
+	44, // 2: osaurus.control.v1.Status.since:type_name -> google.protobuf.Timestamp
 	8,  // 3: osaurus.control.v1.Status.reason:type_name -> osaurus.control.v1.Reason
 	12, // 4: osaurus.control.v1.Status.progress:type_name -> osaurus.control.v1.Progress
 	10, // 5: osaurus.control.v1.Status.machine:type_name -> osaurus.control.v1.Machine
-	43, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
-	43, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
+	44, // 6: osaurus.control.v1.Status.started:type_name -> google.protobuf.Timestamp
+	44, // 7: osaurus.control.v1.Status.answered:type_name -> google.protobuf.Timestamp
 	11, // 8: osaurus.control.v1.Status.guest:type_name -> osaurus.control.v1.Guest
-	43, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
+	44, // 9: osaurus.control.v1.Status.idle_stop:type_name -> google.protobuf.Timestamp
 	9,  // 10: osaurus.control.v1.Status.retries:type_name -> osaurus.control.v1.Retries
-	43, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
-	44, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
-	43, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
-	43, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
+	44, // 11: osaurus.control.v1.Retries.not_before:type_name -> google.protobuf.Timestamp
+	45, // 12: osaurus.control.v1.Guest.uptime:type_name -> google.protobuf.Duration
+	44, // 13: osaurus.control.v1.Guest.asked:type_name -> google.protobuf.Timestamp
+	44, // 14: osaurus.control.v1.Progress.began:type_name -> google.protobuf.Timestamp
 	13, // 15: osaurus.control.v1.Progress.steps:type_name -> osaurus.control.v1.Step
-	44, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
-	44, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
-	19, // 18: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
-	17, // 19: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
-	18, // 20: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
-	44, // 21: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	20, // 22: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
-	44, // 23: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
-	22, // 24: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
-	23, // 25: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
-	28, // 26: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
-	41, // 27: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
-	28, // 28: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
-	43, // 29: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
-	42, // 30: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
-	43, // 31: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
-	43, // 32: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
-	44, // 33: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
-	43, // 34: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
-	43, // 35: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
+	45, // 16: osaurus.control.v1.Step.took:type_name -> google.protobuf.Duration
+	45, // 17: osaurus.control.v1.Step.left:type_name -> google.protobuf.Duration
+	20, // 18: osaurus.control.v1.ExecRequest.start:type_name -> osaurus.control.v1.ExecStart
+	18, // 19: osaurus.control.v1.ExecRequest.stdin_end:type_name -> osaurus.control.v1.StdinEnd
+	19, // 20: osaurus.control.v1.ExecRequest.resize:type_name -> osaurus.control.v1.Resize
+	45, // 21: osaurus.control.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	21, // 22: osaurus.control.v1.ExecStart.terminal:type_name -> osaurus.control.v1.Terminal
+	45, // 23: osaurus.control.v1.ExecStart.idle_timeout:type_name -> google.protobuf.Duration
+	23, // 24: osaurus.control.v1.ExecResponse.started:type_name -> osaurus.control.v1.ExecStarted
+	24, // 25: osaurus.control.v1.ExecResponse.exit:type_name -> osaurus.control.v1.ExecExit
+	29, // 26: osaurus.control.v1.GetConfigResponse.settings:type_name -> osaurus.control.v1.Setting
+	42, // 27: osaurus.control.v1.SetConfigRequest.settings:type_name -> osaurus.control.v1.SetConfigRequest.SettingsEntry
+	29, // 28: osaurus.control.v1.SetConfigResponse.changed:type_name -> osaurus.control.v1.Setting
+	44, // 29: osaurus.control.v1.EventsResponse.time:type_name -> google.protobuf.Timestamp
+	43, // 30: osaurus.control.v1.EventsResponse.fields:type_name -> osaurus.control.v1.EventsResponse.FieldsEntry
+	44, // 31: osaurus.control.v1.LogsRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 32: osaurus.control.v1.LogsResponse.time:type_name -> google.protobuf.Timestamp
+	45, // 33: osaurus.control.v1.DiagnoseResponse.took:type_name -> google.protobuf.Duration
+	44, // 34: osaurus.control.v1.ListAuditRequest.since:type_name -> google.protobuf.Timestamp
+	44, // 35: osaurus.control.v1.ListAuditResponse.time:type_name -> google.protobuf.Timestamp
 	0,  // 36: osaurus.control.v1.Sandbox.Hello:input_type -> osaurus.control.v1.HelloRequest
 	2,  // 37: osaurus.control.v1.Sandbox.Quit:input_type -> osaurus.control.v1.QuitRequest
 	4,  // 38: osaurus.control.v1.Sandbox.Status:input_type -> osaurus.control.v1.StatusRequest
 	6,  // 39: osaurus.control.v1.Sandbox.WatchStatus:input_type -> osaurus.control.v1.WatchStatusRequest
-	14, // 40: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.MachineRequest
-	14, // 41: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.MachineRequest
-	14, // 42: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.MachineRequest
-	14, // 43: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.MachineRequest
-	14, // 44: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.MachineRequest
-	14, // 45: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.MachineRequest
-	16, // 46: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
-	24, // 47: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
-	26, // 48: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
-	29, // 49: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
-	31, // 50: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
-	33, // 51: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
-	35, // 52: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
-	37, // 53: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
-	39, // 54: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
+	15, // 40: osaurus.control.v1.Sandbox.Up:input_type -> osaurus.control.v1.MachineRequest
+	15, // 41: osaurus.control.v1.Sandbox.Provision:input_type -> osaurus.control.v1.MachineRequest
+	15, // 42: osaurus.control.v1.Sandbox.Down:input_type -> osaurus.control.v1.MachineRequest
+	15, // 43: osaurus.control.v1.Sandbox.Restart:input_type -> osaurus.control.v1.MachineRequest
+	15, // 44: osaurus.control.v1.Sandbox.Reset:input_type -> osaurus.control.v1.MachineRequest
+	15, // 45: osaurus.control.v1.Sandbox.Remove:input_type -> osaurus.control.v1.MachineRequest
+	17, // 46: osaurus.control.v1.Sandbox.Exec:input_type -> osaurus.control.v1.ExecRequest
+	25, // 47: osaurus.control.v1.Sandbox.Signal:input_type -> osaurus.control.v1.SignalRequest
+	27, // 48: osaurus.control.v1.Sandbox.GetConfig:input_type -> osaurus.control.v1.GetConfigRequest
+	30, // 49: osaurus.control.v1.Sandbox.SetConfig:input_type -> osaurus.control.v1.SetConfigRequest
+	32, // 50: osaurus.control.v1.Sandbox.Events:input_type -> osaurus.control.v1.EventsRequest
+	34, // 51: osaurus.control.v1.Sandbox.Logs:input_type -> osaurus.control.v1.LogsRequest
+	36, // 52: osaurus.control.v1.Sandbox.Diagnose:input_type -> osaurus.control.v1.DiagnoseRequest
+	38, // 53: osaurus.control.v1.Sandbox.ListAudit:input_type -> osaurus.control.v1.ListAuditRequest
+	40, // 54: osaurus.control.v1.Sandbox.VerifyAudit:input_type -> osaurus.control.v1.VerifyAuditRequest
 	1,  // 55: osaurus.control.v1.Sandbox.Hello:output_type -> osaurus.control.v1.HelloResponse
 	3,  // 56: osaurus.control.v1.Sandbox.Quit:output_type -> osaurus.control.v1.QuitResponse
 	5,  // 57: osaurus.control.v1.Sandbox.Status:output_type -> osaurus.control.v1.StatusResponse
@@ -3157,15 +3241,15 @@ var file_control_proto_depIdxs = []int32{
 	5,  // 62: osaurus.control.v1.Sandbox.Restart:output_type -> osaurus.control.v1.StatusResponse
 	5,  // 63: osaurus.control.v1.Sandbox.Reset:output_type -> osaurus.control.v1.StatusResponse
 	5,  // 64: osaurus.control.v1.Sandbox.Remove:output_type -> osaurus.control.v1.StatusResponse
-	21, // 65: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
-	25, // 66: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
-	27, // 67: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
-	30, // 68: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
-	32, // 69: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
-	34, // 70: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
-	36, // 71: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
-	38, // 72: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
-	40, // 73: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
+	22, // 65: osaurus.control.v1.Sandbox.Exec:output_type -> osaurus.control.v1.ExecResponse
+	26, // 66: osaurus.control.v1.Sandbox.Signal:output_type -> osaurus.control.v1.SignalResponse
+	28, // 67: osaurus.control.v1.Sandbox.GetConfig:output_type -> osaurus.control.v1.GetConfigResponse
+	31, // 68: osaurus.control.v1.Sandbox.SetConfig:output_type -> osaurus.control.v1.SetConfigResponse
+	33, // 69: osaurus.control.v1.Sandbox.Events:output_type -> osaurus.control.v1.EventsResponse
+	35, // 70: osaurus.control.v1.Sandbox.Logs:output_type -> osaurus.control.v1.LogsResponse
+	37, // 71: osaurus.control.v1.Sandbox.Diagnose:output_type -> osaurus.control.v1.DiagnoseResponse
+	39, // 72: osaurus.control.v1.Sandbox.ListAudit:output_type -> osaurus.control.v1.ListAuditResponse
+	41, // 73: osaurus.control.v1.Sandbox.VerifyAudit:output_type -> osaurus.control.v1.VerifyAuditResponse
 	55, // [55:74] is the sub-list for method output_type
 	36, // [36:55] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
@@ -3178,13 +3262,13 @@ func file_control_proto_init() {
 	if File_control_proto != nil {
 		return
 	}
-	file_control_proto_msgTypes[16].OneofWrappers = []any{
+	file_control_proto_msgTypes[17].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_StdinEnd)(nil),
 		(*ExecRequest_Resize)(nil),
 	}
-	file_control_proto_msgTypes[21].OneofWrappers = []any{
+	file_control_proto_msgTypes[22].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Stdout)(nil),
 		(*ExecResponse_Stderr)(nil),
@@ -3196,7 +3280,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -15,7 +15,6 @@ package controlpb
 //go:generate sh ../../scripts/protoc prompts.proto
 //go:generate sh ../../scripts/protoc network.proto
 //go:generate sh ../../scripts/protoc plugins.proto
-//go:generate sh ../../scripts/protoc registrations.proto
 //go:generate sh ../../scripts/protoc tools.proto
 //go:generate sh ../../scripts/protoc installs.proto
 //go:generate sh ../../scripts/protoc artifacts.proto

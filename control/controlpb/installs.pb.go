@@ -423,7 +423,7 @@ func (x *InstallPluginRequest) GetUpdate() bool {
 
 type InstallPluginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Progress      *InstallProgress       `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress      *ProgressEvent         `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"`
 	Plugin        *InstalledPlugin       `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"` // in the last answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -459,7 +459,7 @@ func (*InstallPluginResponse) Descriptor() ([]byte, []int) {
 	return file_installs_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *InstallPluginResponse) GetProgress() *InstallProgress {
+func (x *InstallPluginResponse) GetProgress() *ProgressEvent {
 	if x != nil {
 		return x.Progress
 	}
@@ -473,30 +473,32 @@ func (x *InstallPluginResponse) GetPlugin() *InstalledPlugin {
 	return nil
 }
 
-type InstallProgress struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Done          uint32                 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"` // steps
-	All           uint32                 `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
-	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+type RegisterPluginRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Types that are valid to be assigned to From:
+	//
+	//	*RegisterPluginRequest_Plugin
+	//	*RegisterPluginRequest_Recipe
+	From          isRegisterPluginRequest_From `protobuf_oneof:"from"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *InstallProgress) Reset() {
-	*x = InstallProgress{}
+func (x *RegisterPluginRequest) Reset() {
+	*x = RegisterPluginRequest{}
 	mi := &file_installs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *InstallProgress) String() string {
+func (x *RegisterPluginRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*InstallProgress) ProtoMessage() {}
+func (*RegisterPluginRequest) ProtoMessage() {}
 
-func (x *InstallProgress) ProtoReflect() protoreflect.Message {
+func (x *RegisterPluginRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_installs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -508,38 +510,58 @@ func (x *InstallProgress) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use InstallProgress.ProtoReflect.Descriptor instead.
-func (*InstallProgress) Descriptor() ([]byte, []int) {
+// Deprecated: Use RegisterPluginRequest.ProtoReflect.Descriptor instead.
+func (*RegisterPluginRequest) Descriptor() ([]byte, []int) {
 	return file_installs_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *InstallProgress) GetStep() string {
+func (x *RegisterPluginRequest) GetAgent() string {
 	if x != nil {
-		return x.Step
+		return x.Agent
 	}
 	return ""
 }
 
-func (x *InstallProgress) GetDone() uint32 {
+func (x *RegisterPluginRequest) GetFrom() isRegisterPluginRequest_From {
 	if x != nil {
-		return x.Done
+		return x.From
 	}
-	return 0
+	return nil
 }
 
-func (x *InstallProgress) GetAll() uint32 {
+func (x *RegisterPluginRequest) GetPlugin() string {
 	if x != nil {
-		return x.All
-	}
-	return 0
-}
-
-func (x *InstallProgress) GetText() string {
-	if x != nil {
-		return x.Text
+		if x, ok := x.From.(*RegisterPluginRequest_Plugin); ok {
+			return x.Plugin
+		}
 	}
 	return ""
 }
+
+func (x *RegisterPluginRequest) GetRecipe() []byte {
+	if x != nil {
+		if x, ok := x.From.(*RegisterPluginRequest_Recipe); ok {
+			return x.Recipe
+		}
+	}
+	return nil
+}
+
+type isRegisterPluginRequest_From interface {
+	isRegisterPluginRequest_From()
+}
+
+type RegisterPluginRequest_Plugin struct {
+	Plugin string `protobuf:"bytes,2,opt,name=plugin,proto3,oneof"` // the name of its folder in the agent's ~/plugins
+}
+
+type RegisterPluginRequest_Recipe struct {
+	Recipe []byte `protobuf:"bytes,3,opt,name=recipe,proto3,oneof"` // or a whole recipe
+}
+
+func (*RegisterPluginRequest_Plugin) isRegisterPluginRequest_From() {}
+
+func (*RegisterPluginRequest_Recipe) isRegisterPluginRequest_From() {}
 
 type UninstallPluginRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -633,6 +655,7 @@ type EnablePluginRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Disable       bool                   `protobuf:"varint,3,opt,name=disable,proto3" json:"disable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -681,6 +704,13 @@ func (x *EnablePluginRequest) GetPlugin() string {
 	return ""
 }
 
+func (x *EnablePluginRequest) GetDisable() bool {
+	if x != nil {
+		return x.Disable
+	}
+	return false
+}
+
 type InstalledPluginResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        *InstalledPlugin       `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
@@ -725,58 +755,6 @@ func (x *InstalledPluginResponse) GetPlugin() *InstalledPlugin {
 	return nil
 }
 
-type DisablePluginRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DisablePluginRequest) Reset() {
-	*x = DisablePluginRequest{}
-	mi := &file_installs_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DisablePluginRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DisablePluginRequest) ProtoMessage() {}
-
-func (x *DisablePluginRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DisablePluginRequest.ProtoReflect.Descriptor instead.
-func (*DisablePluginRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *DisablePluginRequest) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *DisablePluginRequest) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
 type VerifyPluginsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -788,7 +766,7 @@ type VerifyPluginsRequest struct {
 
 func (x *VerifyPluginsRequest) Reset() {
 	*x = VerifyPluginsRequest{}
-	mi := &file_installs_proto_msgTypes[12]
+	mi := &file_installs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +778,7 @@ func (x *VerifyPluginsRequest) String() string {
 func (*VerifyPluginsRequest) ProtoMessage() {}
 
 func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[12]
+	mi := &file_installs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +791,7 @@ func (x *VerifyPluginsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsRequest.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsRequest) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{12}
+	return file_installs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *VerifyPluginsRequest) GetAgent() string {
@@ -846,7 +824,7 @@ type VerifyPluginsResponse struct {
 
 func (x *VerifyPluginsResponse) Reset() {
 	*x = VerifyPluginsResponse{}
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +836,7 @@ func (x *VerifyPluginsResponse) String() string {
 func (*VerifyPluginsResponse) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[13]
+	mi := &file_installs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +849,7 @@ func (x *VerifyPluginsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{13}
+	return file_installs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *VerifyPluginsResponse) GetReports() []*VerifyPluginsResponse_Report {
@@ -893,7 +871,7 @@ type ListInstalledResponse_Broken struct {
 
 func (x *ListInstalledResponse_Broken) Reset() {
 	*x = ListInstalledResponse_Broken{}
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -905,7 +883,7 @@ func (x *ListInstalledResponse_Broken) String() string {
 func (*ListInstalledResponse_Broken) ProtoMessage() {}
 
 func (x *ListInstalledResponse_Broken) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[14]
+	mi := &file_installs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +933,7 @@ type VerifyPluginsResponse_Report struct {
 
 func (x *VerifyPluginsResponse_Report) Reset() {
 	*x = VerifyPluginsResponse_Report{}
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +945,7 @@ func (x *VerifyPluginsResponse_Report) String() string {
 func (*VerifyPluginsResponse_Report) ProtoMessage() {}
 
 func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
-	mi := &file_installs_proto_msgTypes[15]
+	mi := &file_installs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +958,7 @@ func (x *VerifyPluginsResponse_Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyPluginsResponse_Report.ProtoReflect.Descriptor instead.
 func (*VerifyPluginsResponse_Report) Descriptor() ([]byte, []int) {
-	return file_installs_proto_rawDescGZIP(), []int{13, 0}
+	return file_installs_proto_rawDescGZIP(), []int{12, 0}
 }
 
 func (x *VerifyPluginsResponse_Report) GetPlugin() string {
@@ -1022,7 +1000,7 @@ var File_installs_proto protoreflect.FileDescriptor
 
 const file_installs_proto_rawDesc = "" +
 	"\n" +
-	"\x0einstalls.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x03\n" +
+	"\x0einstalls.proto\x12\x12osaurus.control.v1\x1a\rcontrol.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x03\n" +
 	"\x0fInstalledPlugin\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x12\n" +
@@ -1059,27 +1037,25 @@ const file_installs_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12'\n" +
 	"\x0fwithout_secrets\x18\x03 \x01(\bR\x0ewithoutSecrets\x12\x16\n" +
-	"\x06update\x18\x04 \x01(\bR\x06update\"\x95\x01\n" +
-	"\x15InstallPluginResponse\x12?\n" +
-	"\bprogress\x18\x01 \x01(\v2#.osaurus.control.v1.InstallProgressR\bprogress\x12;\n" +
-	"\x06plugin\x18\x02 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"_\n" +
-	"\x0fInstallProgress\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
-	"\x04done\x18\x02 \x01(\rR\x04done\x12\x10\n" +
-	"\x03all\x18\x03 \x01(\rR\x03all\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"F\n" +
+	"\x06update\x18\x04 \x01(\bR\x06update\"\x93\x01\n" +
+	"\x15InstallPluginResponse\x12=\n" +
+	"\bprogress\x18\x01 \x01(\v2!.osaurus.control.v1.ProgressEventR\bprogress\x12;\n" +
+	"\x06plugin\x18\x02 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"i\n" +
+	"\x15RegisterPluginRequest\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
+	"\x06plugin\x18\x02 \x01(\tH\x00R\x06plugin\x12\x18\n" +
+	"\x06recipe\x18\x03 \x01(\fH\x00R\x06recipeB\x06\n" +
+	"\x04from\"F\n" +
 	"\x16UninstallPluginRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"\x19\n" +
-	"\x17UninstallPluginResponse\"C\n" +
+	"\x17UninstallPluginResponse\"]\n" +
 	"\x13EnablePluginRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
-	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"V\n" +
+	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x18\n" +
+	"\adisable\x18\x03 \x01(\bR\adisable\"V\n" +
 	"\x17InstalledPluginResponse\x12;\n" +
-	"\x06plugin\x18\x01 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"D\n" +
-	"\x14DisablePluginRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
-	"\x06plugin\x18\x02 \x01(\tR\x06plugin\"^\n" +
+	"\x06plugin\x18\x01 \x01(\v2#.osaurus.control.v1.InstalledPluginR\x06plugin\"^\n" +
 	"\x14VerifyPluginsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\aplugins\x18\x02 \x03(\tR\aplugins\x12\x16\n" +
@@ -1091,13 +1067,13 @@ const file_installs_proto_rawDesc = "" +
 	"\bproblems\x18\x02 \x03(\tR\bproblems\x12\x1a\n" +
 	"\brepaired\x18\x03 \x01(\bR\brepaired\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x05 \x01(\tR\x06advice2\xd0\x04\n" +
+	"\x06advice\x18\x05 \x01(\tR\x06advice2\xd2\x04\n" +
 	"\bInstalls\x12[\n" +
 	"\x04List\x12(.osaurus.control.v1.ListInstalledRequest\x1a).osaurus.control.v1.ListInstalledResponse\x12`\n" +
-	"\aInstall\x12(.osaurus.control.v1.InstallPluginRequest\x1a).osaurus.control.v1.InstallPluginResponse0\x01\x12d\n" +
+	"\aInstall\x12(.osaurus.control.v1.InstallPluginRequest\x1a).osaurus.control.v1.InstallPluginResponse0\x01\x12b\n" +
+	"\bRegister\x12).osaurus.control.v1.RegisterPluginRequest\x1a).osaurus.control.v1.InstallPluginResponse0\x01\x12d\n" +
 	"\tUninstall\x12*.osaurus.control.v1.UninstallPluginRequest\x1a+.osaurus.control.v1.UninstallPluginResponse\x12^\n" +
-	"\x06Enable\x12'.osaurus.control.v1.EnablePluginRequest\x1a+.osaurus.control.v1.InstalledPluginResponse\x12`\n" +
-	"\aDisable\x12(.osaurus.control.v1.DisablePluginRequest\x1a+.osaurus.control.v1.InstalledPluginResponse\x12]\n" +
+	"\x06Enable\x12'.osaurus.control.v1.EnablePluginRequest\x1a+.osaurus.control.v1.InstalledPluginResponse\x12]\n" +
 	"\x06Verify\x12(.osaurus.control.v1.VerifyPluginsRequest\x1a).osaurus.control.v1.VerifyPluginsResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
@@ -1112,7 +1088,7 @@ func file_installs_proto_rawDescGZIP() []byte {
 	return file_installs_proto_rawDescData
 }
 
-var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_installs_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_installs_proto_goTypes = []any{
 	(*InstalledPlugin)(nil),              // 0: osaurus.control.v1.InstalledPlugin
 	(*InstallFailure)(nil),               // 1: osaurus.control.v1.InstallFailure
@@ -1120,40 +1096,40 @@ var file_installs_proto_goTypes = []any{
 	(*ListInstalledResponse)(nil),        // 3: osaurus.control.v1.ListInstalledResponse
 	(*InstallPluginRequest)(nil),         // 4: osaurus.control.v1.InstallPluginRequest
 	(*InstallPluginResponse)(nil),        // 5: osaurus.control.v1.InstallPluginResponse
-	(*InstallProgress)(nil),              // 6: osaurus.control.v1.InstallProgress
+	(*RegisterPluginRequest)(nil),        // 6: osaurus.control.v1.RegisterPluginRequest
 	(*UninstallPluginRequest)(nil),       // 7: osaurus.control.v1.UninstallPluginRequest
 	(*UninstallPluginResponse)(nil),      // 8: osaurus.control.v1.UninstallPluginResponse
 	(*EnablePluginRequest)(nil),          // 9: osaurus.control.v1.EnablePluginRequest
 	(*InstalledPluginResponse)(nil),      // 10: osaurus.control.v1.InstalledPluginResponse
-	(*DisablePluginRequest)(nil),         // 11: osaurus.control.v1.DisablePluginRequest
-	(*VerifyPluginsRequest)(nil),         // 12: osaurus.control.v1.VerifyPluginsRequest
-	(*VerifyPluginsResponse)(nil),        // 13: osaurus.control.v1.VerifyPluginsResponse
-	(*ListInstalledResponse_Broken)(nil), // 14: osaurus.control.v1.ListInstalledResponse.Broken
-	(*VerifyPluginsResponse_Report)(nil), // 15: osaurus.control.v1.VerifyPluginsResponse.Report
-	(*timestamppb.Timestamp)(nil),        // 16: google.protobuf.Timestamp
+	(*VerifyPluginsRequest)(nil),         // 11: osaurus.control.v1.VerifyPluginsRequest
+	(*VerifyPluginsResponse)(nil),        // 12: osaurus.control.v1.VerifyPluginsResponse
+	(*ListInstalledResponse_Broken)(nil), // 13: osaurus.control.v1.ListInstalledResponse.Broken
+	(*VerifyPluginsResponse_Report)(nil), // 14: osaurus.control.v1.VerifyPluginsResponse.Report
+	(*timestamppb.Timestamp)(nil),        // 15: google.protobuf.Timestamp
+	(*ProgressEvent)(nil),                // 16: osaurus.control.v1.ProgressEvent
 }
 var file_installs_proto_depIdxs = []int32{
-	16, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
+	15, // 0: osaurus.control.v1.InstalledPlugin.installed:type_name -> google.protobuf.Timestamp
 	1,  // 1: osaurus.control.v1.InstalledPlugin.failure:type_name -> osaurus.control.v1.InstallFailure
-	16, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
+	15, // 2: osaurus.control.v1.InstallFailure.time:type_name -> google.protobuf.Timestamp
 	0,  // 3: osaurus.control.v1.ListInstalledResponse.plugins:type_name -> osaurus.control.v1.InstalledPlugin
-	14, // 4: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
-	6,  // 5: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.InstallProgress
+	13, // 4: osaurus.control.v1.ListInstalledResponse.broken:type_name -> osaurus.control.v1.ListInstalledResponse.Broken
+	16, // 5: osaurus.control.v1.InstallPluginResponse.progress:type_name -> osaurus.control.v1.ProgressEvent
 	0,  // 6: osaurus.control.v1.InstallPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
 	0,  // 7: osaurus.control.v1.InstalledPluginResponse.plugin:type_name -> osaurus.control.v1.InstalledPlugin
-	15, // 8: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
+	14, // 8: osaurus.control.v1.VerifyPluginsResponse.reports:type_name -> osaurus.control.v1.VerifyPluginsResponse.Report
 	2,  // 9: osaurus.control.v1.Installs.List:input_type -> osaurus.control.v1.ListInstalledRequest
 	4,  // 10: osaurus.control.v1.Installs.Install:input_type -> osaurus.control.v1.InstallPluginRequest
-	7,  // 11: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
-	9,  // 12: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
-	11, // 13: osaurus.control.v1.Installs.Disable:input_type -> osaurus.control.v1.DisablePluginRequest
-	12, // 14: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
+	6,  // 11: osaurus.control.v1.Installs.Register:input_type -> osaurus.control.v1.RegisterPluginRequest
+	7,  // 12: osaurus.control.v1.Installs.Uninstall:input_type -> osaurus.control.v1.UninstallPluginRequest
+	9,  // 13: osaurus.control.v1.Installs.Enable:input_type -> osaurus.control.v1.EnablePluginRequest
+	11, // 14: osaurus.control.v1.Installs.Verify:input_type -> osaurus.control.v1.VerifyPluginsRequest
 	3,  // 15: osaurus.control.v1.Installs.List:output_type -> osaurus.control.v1.ListInstalledResponse
 	5,  // 16: osaurus.control.v1.Installs.Install:output_type -> osaurus.control.v1.InstallPluginResponse
-	8,  // 17: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
-	10, // 18: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.InstalledPluginResponse
-	10, // 19: osaurus.control.v1.Installs.Disable:output_type -> osaurus.control.v1.InstalledPluginResponse
-	13, // 20: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
+	5,  // 17: osaurus.control.v1.Installs.Register:output_type -> osaurus.control.v1.InstallPluginResponse
+	8,  // 18: osaurus.control.v1.Installs.Uninstall:output_type -> osaurus.control.v1.UninstallPluginResponse
+	10, // 19: osaurus.control.v1.Installs.Enable:output_type -> osaurus.control.v1.InstalledPluginResponse
+	12, // 20: osaurus.control.v1.Installs.Verify:output_type -> osaurus.control.v1.VerifyPluginsResponse
 	15, // [15:21] is the sub-list for method output_type
 	9,  // [9:15] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
@@ -1166,13 +1142,18 @@ func file_installs_proto_init() {
 	if File_installs_proto != nil {
 		return
 	}
+	file_control_proto_init()
+	file_installs_proto_msgTypes[6].OneofWrappers = []any{
+		(*RegisterPluginRequest_Plugin)(nil),
+		(*RegisterPluginRequest_Recipe)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_installs_proto_rawDesc), len(file_installs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -40,12 +40,12 @@ const (
 	InstallsListProcedure = "/osaurus.control.v1.Installs/List"
 	// InstallsInstallProcedure is the fully-qualified name of the Installs's Install RPC.
 	InstallsInstallProcedure = "/osaurus.control.v1.Installs/Install"
+	// InstallsRegisterProcedure is the fully-qualified name of the Installs's Register RPC.
+	InstallsRegisterProcedure = "/osaurus.control.v1.Installs/Register"
 	// InstallsUninstallProcedure is the fully-qualified name of the Installs's Uninstall RPC.
 	InstallsUninstallProcedure = "/osaurus.control.v1.Installs/Uninstall"
 	// InstallsEnableProcedure is the fully-qualified name of the Installs's Enable RPC.
 	InstallsEnableProcedure = "/osaurus.control.v1.Installs/Enable"
-	// InstallsDisableProcedure is the fully-qualified name of the Installs's Disable RPC.
-	InstallsDisableProcedure = "/osaurus.control.v1.Installs/Disable"
 	// InstallsVerifyProcedure is the fully-qualified name of the Installs's Verify RPC.
 	InstallsVerifyProcedure = "/osaurus.control.v1.Installs/Verify"
 )
@@ -57,12 +57,16 @@ type InstallsClient interface {
 	// Install installs or updates a plugin from the library. It reports progress, and finally the
 	// plugin. A failed or cancelled installation is undone.
 	Install(context.Context, *controlpb.InstallPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
+	// Register makes a plugin of what an agent has written, as the agent itself does by its
+	// tool: it is checked, restricted to what an agent may give itself, kept in the library and
+	// installed for the agent. Its tools can be called when the call returns. The plugin's warnings say
+	// also what of its recipe was changed.
+	Register(context.Context, *controlpb.RegisterPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
-	// Enable restores the plugin's tools and starts its daemon and handlers.
+	// Enable restores the plugin's tools and starts its daemon and handlers, or removes and stops them.
+	// Its files stay.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error)
-	// Disable removes the plugin's tools and stops its daemon and handlers. Its files stay.
-	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
@@ -90,6 +94,12 @@ func NewInstallsClient(httpClient connect.HTTPClient, baseURL string, opts ...co
 			connect.WithSchema(installsMethods.ByName("Install")),
 			connect.WithClientOptions(opts...),
 		),
+		register: connect.NewClient[controlpb.RegisterPluginRequest, controlpb.InstallPluginResponse](
+			httpClient,
+			baseURL+InstallsRegisterProcedure,
+			connect.WithSchema(installsMethods.ByName("Register")),
+			connect.WithClientOptions(opts...),
+		),
 		uninstall: connect.NewClient[controlpb.UninstallPluginRequest, controlpb.UninstallPluginResponse](
 			httpClient,
 			baseURL+InstallsUninstallProcedure,
@@ -100,12 +110,6 @@ func NewInstallsClient(httpClient connect.HTTPClient, baseURL string, opts ...co
 			httpClient,
 			baseURL+InstallsEnableProcedure,
 			connect.WithSchema(installsMethods.ByName("Enable")),
-			connect.WithClientOptions(opts...),
-		),
-		disable: connect.NewClient[controlpb.DisablePluginRequest, controlpb.InstalledPluginResponse](
-			httpClient,
-			baseURL+InstallsDisableProcedure,
-			connect.WithSchema(installsMethods.ByName("Disable")),
 			connect.WithClientOptions(opts...),
 		),
 		verify: connect.NewClient[controlpb.VerifyPluginsRequest, controlpb.VerifyPluginsResponse](
@@ -121,9 +125,9 @@ func NewInstallsClient(httpClient connect.HTTPClient, baseURL string, opts ...co
 type installsClient struct {
 	list      *connect.Client[controlpb.ListInstalledRequest, controlpb.ListInstalledResponse]
 	install   *connect.Client[controlpb.InstallPluginRequest, controlpb.InstallPluginResponse]
+	register  *connect.Client[controlpb.RegisterPluginRequest, controlpb.InstallPluginResponse]
 	uninstall *connect.Client[controlpb.UninstallPluginRequest, controlpb.UninstallPluginResponse]
 	enable    *connect.Client[controlpb.EnablePluginRequest, controlpb.InstalledPluginResponse]
-	disable   *connect.Client[controlpb.DisablePluginRequest, controlpb.InstalledPluginResponse]
 	verify    *connect.Client[controlpb.VerifyPluginsRequest, controlpb.VerifyPluginsResponse]
 }
 
@@ -141,6 +145,11 @@ func (c *installsClient) Install(ctx context.Context, req *controlpb.InstallPlug
 	return c.install.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// Register calls osaurus.control.v1.Installs.Register.
+func (c *installsClient) Register(ctx context.Context, req *controlpb.RegisterPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error) {
+	return c.register.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // Uninstall calls osaurus.control.v1.Installs.Uninstall.
 func (c *installsClient) Uninstall(ctx context.Context, req *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
 	response, err := c.uninstall.CallUnary(ctx, connect.NewRequest(req))
@@ -153,15 +162,6 @@ func (c *installsClient) Uninstall(ctx context.Context, req *controlpb.Uninstall
 // Enable calls osaurus.control.v1.Installs.Enable.
 func (c *installsClient) Enable(ctx context.Context, req *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
 	response, err := c.enable.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Disable calls osaurus.control.v1.Installs.Disable.
-func (c *installsClient) Disable(ctx context.Context, req *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
-	response, err := c.disable.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -184,12 +184,16 @@ type InstallsHandler interface {
 	// Install installs or updates a plugin from the library. It reports progress, and finally the
 	// plugin. A failed or cancelled installation is undone.
 	Install(context.Context, *controlpb.InstallPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error
+	// Register makes a plugin of what an agent has written, as the agent itself does by its
+	// tool: it is checked, restricted to what an agent may give itself, kept in the library and
+	// installed for the agent. Its tools can be called when the call returns. The plugin's warnings say
+	// also what of its recipe was changed.
+	Register(context.Context, *controlpb.RegisterPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
-	// Enable restores the plugin's tools and starts its daemon and handlers.
+	// Enable restores the plugin's tools and starts its daemon and handlers, or removes and stops them.
+	// Its files stay.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error)
-	// Disable removes the plugin's tools and stops its daemon and handlers. Its files stay.
-	Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
 }
@@ -213,6 +217,12 @@ func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (str
 		connect.WithSchema(installsMethods.ByName("Install")),
 		connect.WithHandlerOptions(opts...),
 	)
+	installsRegisterHandler := connect.NewServerStreamHandlerSimple(
+		InstallsRegisterProcedure,
+		svc.Register,
+		connect.WithSchema(installsMethods.ByName("Register")),
+		connect.WithHandlerOptions(opts...),
+	)
 	installsUninstallHandler := connect.NewUnaryHandlerSimple(
 		InstallsUninstallProcedure,
 		svc.Uninstall,
@@ -223,12 +233,6 @@ func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (str
 		InstallsEnableProcedure,
 		svc.Enable,
 		connect.WithSchema(installsMethods.ByName("Enable")),
-		connect.WithHandlerOptions(opts...),
-	)
-	installsDisableHandler := connect.NewUnaryHandlerSimple(
-		InstallsDisableProcedure,
-		svc.Disable,
-		connect.WithSchema(installsMethods.ByName("Disable")),
 		connect.WithHandlerOptions(opts...),
 	)
 	installsVerifyHandler := connect.NewUnaryHandlerSimple(
@@ -243,12 +247,12 @@ func NewInstallsHandler(svc InstallsHandler, opts ...connect.HandlerOption) (str
 			installsListHandler.ServeHTTP(w, r)
 		case InstallsInstallProcedure:
 			installsInstallHandler.ServeHTTP(w, r)
+		case InstallsRegisterProcedure:
+			installsRegisterHandler.ServeHTTP(w, r)
 		case InstallsUninstallProcedure:
 			installsUninstallHandler.ServeHTTP(w, r)
 		case InstallsEnableProcedure:
 			installsEnableHandler.ServeHTTP(w, r)
-		case InstallsDisableProcedure:
-			installsDisableHandler.ServeHTTP(w, r)
 		case InstallsVerifyProcedure:
 			installsVerifyHandler.ServeHTTP(w, r)
 		default:
@@ -268,16 +272,16 @@ func (UnimplementedInstallsHandler) Install(context.Context, *controlpb.InstallP
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Install is not implemented"))
 }
 
+func (UnimplementedInstallsHandler) Register(context.Context, *controlpb.RegisterPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Register is not implemented"))
+}
+
 func (UnimplementedInstallsHandler) Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Uninstall is not implemented"))
 }
 
 func (UnimplementedInstallsHandler) Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Enable is not implemented"))
-}
-
-func (UnimplementedInstallsHandler) Disable(context.Context, *controlpb.DisablePluginRequest) (*controlpb.InstalledPluginResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Installs.Disable is not implemented"))
 }
 
 func (UnimplementedInstallsHandler) Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error) {
