@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,16 +17,11 @@ import (
 )
 
 const (
-	// maxTools bounds the tools of plugins that an agent has.
-	maxTools = 4096
 	// usualBudget is the default budget of a tool.
 	usualBudget = 2 * time.Minute
 	// budgetSlack is how much longer than its budget a call may run before it is abandoned.
 	budgetSlack = 10 * time.Second
 )
-
-// nameText matches tool names that MCP allows.
-var nameText = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 // Redact removes secrets from a text.
 type Redact func(text string) string

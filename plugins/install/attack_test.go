@@ -200,7 +200,7 @@ func TestShadowingTools(t *testing.T) {
 	if _, err := i.Install(t.Context(), a, of("a", "b_c"), install.How{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []plugins.Recipe{of("sandbox", "exec"), of("sandbox_x", "exec"), of("share", "artifact"), of("a_b", "c")} {
+	for _, r := range []plugins.Recipe{of("sandbox", "exec"), of("sandbox_x", "exec"), of("a_b", "c")} {
 		_, err := i.Install(t.Context(), a, r, install.How{})
 		if kind := fault.KindOf(err); kind != fault.InvalidArgs && kind != fault.Rejected {
 			t.Errorf("%s: %v", r.Name, err)

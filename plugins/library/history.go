@@ -107,7 +107,7 @@ func (l *Library) Rollback(id config.PluginID, n Revision) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if own, err := past.Recipe.ID(); err != nil || own != id { // earlier releases could rename plugins
+	if own, err := past.Recipe.ID(); err != nil || own != id { // a file that a person put there
 		return Entry{}, fault.Newf(fault.Rejected, "roll back plugin", revisionName(id, n), "it has the name %q", past.Recipe.Name).Advise("Export it, change its name and import it.")
 	}
 	return l.save(id, past.Recipe)
@@ -130,33 +130,6 @@ func (l *Library) before(id config.PluginID) (Revision, error) {
 		}
 	}
 	return 0, fault.Newf(fault.NotFound, "roll back plugin", string(id), "it has no earlier revision").Advise("See: osaurus-sandbox plugin history " + string(id))
-}
-
-// Undo removes a revision that Save has just made, and the plugin if it has no other. It does
-// nothing if the revision is not the current one any more.
-func (l *Library) Undo(id config.PluginID, n Revision) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	history, err := l.revisions(id)
-	if err != nil {
-		return err
-	}
-	current, err := l.get(id)
-	if err != nil || current.Revision != n {
-		return err
-	}
-	at := slices.Index(history, n)
-	if at <= 0 {
-		return l.remove(id)
-	}
-	text, err := read(id, l.revisionPath(id, history[at-1]))
-	if err == nil {
-		err = config.WriteFile(l.path(id), text)
-	}
-	if err != nil {
-		return err
-	}
-	return removeFile(l.revisionPath(id, n))
 }
 
 func (l *Library) revisionDir(id config.PluginID) string {

@@ -171,17 +171,22 @@ func parse(id config.PluginID, text []byte) (Entry, error) {
 	return Entry{ID: id, Recipe: r, Hash: hash}, err
 }
 
-// Save stores a recipe as a new revision, unless the current one is equal. An error of may prevents
-// the replacement of a plugin. Save refuses invalid recipes, and names whose id another name has.
-func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// Check fails if Save would refuse a recipe.
+func (l *Library) Check(r plugins.Recipe, may func(old Entry) error) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	_, err := l.check(r, may)
+	return err
+}
+
+// check returns the id of a recipe that can be saved.
+func (l *Library) check(r plugins.Recipe, may func(old Entry) error) (config.PluginID, error) {
 	if err := plugins.Refusal(plugins.Validate(r)); err != nil {
-		return Entry{}, err
+		return "", err
 	}
 	id, err := r.ID()
 	if err != nil {
-		return Entry{}, err
+		return "", err
 	}
 	old, err := l.get(id)
 	switch fault.KindOf(err) {
@@ -190,17 +195,24 @@ func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, erro
 		if err == nil && len(names) >= maxPlugins {
 			err = fault.Newf(fault.Rejected, "save plugin", l.dir, "there are %d plugins already", len(names)).Advise("Remove some: osaurus-sandbox plugin remove ID")
 		}
-		if err != nil {
-			return Entry{}, err
-		}
+		return id, err
 	case fault.InvalidArgs: // a broken file becomes a revision and is replaced
-	default:
-		if err == nil {
-			err = replace(old, r, may)
-		}
-		if err != nil {
-			return Entry{}, err
-		}
+		return id, nil
+	}
+	if err == nil {
+		err = replace(old, r, may)
+	}
+	return id, err
+}
+
+// Save stores a recipe as a new revision, unless the current one is equal. An error of may prevents
+// the replacement of a plugin. Save refuses invalid recipes, and names whose id another name has.
+func (l *Library) Save(r plugins.Recipe, may func(old Entry) error) (Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id, err := l.check(r, may)
+	if err != nil {
+		return Entry{}, err
 	}
 	return l.save(id, r)
 }
@@ -292,10 +304,6 @@ func (l *Library) Remove(id config.PluginID) error {
 	if _, err := read(id, l.path(id)); fault.KindOf(err) == fault.NotFound {
 		return err
 	}
-	return l.remove(id)
-}
-
-func (l *Library) remove(id config.PluginID) error {
 	err := os.Remove(l.path(id))
 	if err == nil {
 		err = errors.Join(os.RemoveAll(l.revisionDir(id)), config.Sync(l.dir))

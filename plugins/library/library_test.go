@@ -145,23 +145,6 @@ func TestCollisions(t *testing.T) {
 	}
 }
 
-func TestUndo(t *testing.T) {
-	l := open(t, config.Home(t.TempDir()))
-	first := save(t, l, recipe("p", "a"))
-	second := save(t, l, recipe("p", "b"))
-	if err := l.Undo("p", first.Revision); err != nil || setup(t, l, "p") != "b" {
-		t.Errorf("undoing what is not current any more: %v", err)
-	}
-	if err := l.Undo("p", second.Revision); err != nil || history(t, l, "p") != "1*:a" {
-		t.Errorf("undone, its history is %s, %v", history(t, l, "p"), err)
-	}
-	if err := l.Undo("p", first.Revision); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.Get("p")
-	wantKind(t, err, fault.NotFound)
-}
-
 // Files that people edit are used, broken ones are reported, and both become revisions.
 func TestFilesOfOthers(t *testing.T) {
 	home := config.Home(t.TempDir())

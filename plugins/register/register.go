@@ -4,7 +4,6 @@ package register
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,9 +70,8 @@ type Options struct {
 	Running func() bool
 	// Mirrors returns the hosts that the guest's package managers use.
 	Mirrors func() []string
-	// Install installs a plugin of the library for an agent. Its tools can be called when
-	// Install returns.
-	Install func(ctx context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error
+	// Install installs a plugin for an agent. Its tools can be called when Install returns.
+	Install func(ctx context.Context, a tools.Agent, r plugins.Recipe, via Via, tell func(string)) error
 	// Note reports a registered plugin. It must not block.
 	Note func(Notice)
 }
@@ -81,7 +79,7 @@ type Options struct {
 // Registrar registers plugins. Its methods are safe for concurrent use and return *fault.Error.
 type Registrar struct {
 	Options
-	turns queue.Queues[config.PluginID] // or one that fails would undo another's change of the library
+	turns queue.Queues[config.PluginID] // from the check of what the library has to the replacement of that
 
 	mu      sync.Mutex
 	windows map[config.AgentID]*bridge.Window
@@ -115,8 +113,8 @@ func (g *Registrar) Create(ctx context.Context, who bridge.Caller, recipe json.R
 	return g.Register(ctx, a, r, Bridge, nil)
 }
 
-// Register checks a recipe that an agent wrote, restricts its permissions, saves it in the library
-// and installs it for the agent. When Register returns, its tools can be called. After an error the
+// Register checks a valid recipe that an agent wrote, restricts its permissions, installs it for the agent
+// and saves it in the library. When Register returns, its tools can be called. After an error the
 // library is as before. Tell, if not nil, receives progress.
 //
 // It fails with InvalidArgs for a wrong recipe, with Rejected and a bridge.Limited for too many
@@ -126,9 +124,6 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 	var none bridge.Created
 	if tell == nil {
 		tell = func(string) {}
-	}
-	if err := plugins.Refusal(plugins.Validate(r)); err != nil {
-		return none, err
 	}
 	id, err := r.ID()
 	if err != nil {
@@ -152,13 +147,18 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 		return none, fault.Newf(fault.Unavailable, op, string(id), "the sandbox is not running").Advise("Start it: osaurus-sandbox up")
 	}
 	restricted, caveats := restrict(r, a, via)
-	tell("keeping " + string(id) + " in the library")
-	entry, undo, err := g.keep(restricted, id, a)
-	if err != nil {
+	if _, err := g.Library.Get(id); fault.KindOf(err) == fault.InvalidArgs {
+		return none, fault.New(fault.Rejected, op, string(id), err).Advise("A person must correct its file: osaurus-sandbox plugin edit " + string(id))
+	}
+	mayReplace := func(old library.Entry) error { return replaceable(old, a) }
+	if err := g.Library.Check(restricted, mayReplace); err != nil {
 		return none, err
 	}
-	if err := g.install(ctx, a, entry, via, tell); err != nil {
-		return none, failed(id, errors.Join(err, undo()))
+	if err := g.install(ctx, a, id, restricted, via, tell); err != nil {
+		return none, failed(id, err)
+	}
+	if _, err := g.Library.Save(restricted, mayReplace); err != nil {
+		caveats = append(caveats, fmt.Sprintf("It is installed, but not kept in the library: %v.", err))
 	}
 	made = bridge.Created{Status: installed, ID: id, Name: r.Name, Warnings: append(caveats, restricted.Caveats()...)}
 	for _, t := range r.Tools {
@@ -168,35 +168,17 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 	return made, nil
 }
 
-// install installs a plugin of the library within installTime.
-func (g *Registrar) install(ctx context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
+// install installs a plugin within installTime.
+func (g *Registrar) install(ctx context.Context, a tools.Agent, id config.PluginID, r plugins.Recipe, via Via, tell func(string)) error {
 	over := fmt.Errorf("it was not done after %v", installTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, installTime, over)
 	defer cancel()
-	err := g.Install(ctx, a, e, via, tell)
+	err := g.Install(ctx, a, r, via, tell)
 	if err != nil && context.Cause(ctx) == over {
-		return fault.Newf(fault.Timeout, "install plugin", string(e.ID), "%w: %w", over, err).
+		return fault.Newf(fault.Timeout, "install plugin", string(id), "%w: %w", over, err).
 			Advise("Have it install less. A person can give it more time: osaurus-sandbox plugin import, then plugin install.")
 	}
 	return err
-}
-
-// keep saves a recipe in the library. Calling undo restores what was there.
-func (g *Registrar) keep(r plugins.Recipe, id config.PluginID, a tools.Agent) (_ library.Entry, undo func() error, _ error) {
-	before, err := g.Library.Get(id)
-	switch kind := fault.KindOf(err); {
-	case kind == fault.InvalidArgs:
-		return library.Entry{}, nil, fault.New(fault.Rejected, op, string(id), err).Advise("A person must correct its file: osaurus-sandbox plugin edit " + string(id))
-	case err != nil && kind != fault.NotFound:
-		return library.Entry{}, nil, err
-	}
-	entry, err := g.Library.Save(r, func(old library.Entry) error { return replaceable(old, a) })
-	return entry, func() error {
-		if entry.Hash == before.Hash { // a file that was put there by hand has no revision yet
-			return nil // it was there already
-		}
-		return g.Library.Undo(id, entry.Revision)
-	}, err
 }
 
 // window returns the registrations of an agent within the last minute.

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/tools"
 )
@@ -52,8 +53,8 @@ func newWorld(t *testing.T) *world {
 	w.Registrar = New(Options{
 		Room: func(tools.Agent) engine.Room { return disk{} }, Library: w.library, HasSecret: w.hasSecret, Running: func() bool { return !w.stopped },
 		Mirrors: func() []string { return []string{"mirror.example.org"} },
-		Install: func(_ context.Context, a tools.Agent, e library.Entry, via Via, tell func(string)) error {
-			text, err := e.Recipe.Encode()
+		Install: func(_ context.Context, a tools.Agent, r plugins.Recipe, via Via, tell func(string)) error {
+			text, err := r.Encode()
 			w.installed = append(w.installed, fmt.Sprintf("%s %s %s", a.Name, via, text))
 			return errors.Join(err, w.fails)
 		},

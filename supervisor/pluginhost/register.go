@@ -7,7 +7,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
-	"osaurus-sandbox/plugins/library"
 	"osaurus-sandbox/plugins/register"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
@@ -27,8 +26,8 @@ func (b *Host) newRegistrar() *register.Registrar {
 		},
 		Running: func() bool { return b.machine().Status().State == machine.Running },
 		Mirrors: b.mirrors,
-		Install: func(ctx context.Context, a tools.Agent, e library.Entry, via register.Via, tell func(string)) error {
-			_, err := b.Installer.Install(ctx, a, e.Recipe, install.How{By: string(via), Tell: func(p install.Progress) {
+		Install: func(ctx context.Context, a tools.Agent, r plugins.Recipe, via register.Via, tell func(string)) error {
+			_, err := b.Installer.Install(ctx, a, r, install.How{By: string(via), Tell: func(p install.Progress) {
 				tell(strings.TrimSpace(string(p.Step) + " " + p.Text))
 			}})
 			return err
