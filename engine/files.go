@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"io"
 	"path"
 	"time"
 )
@@ -12,6 +11,8 @@ const (
 	MaxContext       = 50   // lines around each match
 	MaxMatchLine     = 4096 // bytes shown of a line
 	MaxFolderEntries = 2000 // fits into one message even with the longest names
+
+	MaxFileWrite = 16 << 20 // bytes of content
 )
 
 // File names a file of a room. Path is below Root; a link that leads out of
@@ -49,13 +50,12 @@ type FolderEntry struct {
 // FilePart is the part of a file to read: from Offset, from FirstLine (the first is 1), or
 // the last lines. The zero value is all of it.
 type FilePart struct {
-	Offset     uint64 // bytes
-	FirstLine  uint64
-	LastLines  uint64
-	Lines      uint64 // limit, except with LastLines; 0 is none
-	Limit      uint64 // bytes; 0 is no limit
-	OrNothing  bool   // read nothing of a file that is larger than Limit
-	Characters uint64 // limit in characters, in addition to Limit; 0 is none
+	Offset    uint64 // bytes
+	FirstLine uint64
+	LastLines uint64
+	Lines     uint64 // limit, except with LastLines; 0 is none
+	Limit     uint64 // bytes; 0 is no limit
+	OrNothing bool   // read nothing of a file that is larger than Limit
 }
 
 // FileRead describes what was read.
@@ -73,9 +73,7 @@ type FileWrite struct {
 	Mode     uint32 // of a new file; 0 is 0644
 	IfSHA256 []byte // only if the file has this content now; Rejected if not
 	IfAbsent bool   // only if there is none; Rejected if there is
-	Size     uint64 // of Content
-	// Content may still be read for a moment after the call has failed.
-	Content io.Reader
+	Content  []byte // at most MaxFileWrite
 }
 
 // FileWritten describes what was written.

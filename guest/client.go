@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/protocol"
@@ -137,7 +139,7 @@ func newClient(m Machine, key protocol.Key) *Client {
 		mounts:    guestpbconnect.NewMountsClient(web, base, opts),
 		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
 		commands:  guestpbconnect.NewGuestClient(&http.Client{Transport: commands}, base, opts),
-		files:     guestpbconnect.NewFilesClient(toRooms{files}, base, opts),
+		files:     guestpbconnect.NewFilesClient(toRooms{files}, base, opts, connect.WithSendMaxBytes(protocol.MaxFileMessage)),
 		transport: tr, data: []*http.Transport{commands, files}, conns: cs, key: key,
 	}
 }

@@ -72,7 +72,7 @@ func (t toRooms) Do(r *http.Request) (*http.Response, error) {
 	if r.URL.Path != guestpbconnect.FilesWriteProcedure {
 		r.Header["Idempotency-Key"] = nil // lets the transport retry if the worker has exited
 	}
-	return t.RoundTrip(protocol.SendContent(r))
+	return t.RoundTrip(r)
 }
 
 // inRoomOf returns a context that directs a file call to a user's room.

@@ -43,7 +43,6 @@ func (c room) ReadFile(ctx context.Context, f engine.File, part engine.FilePart,
 	const op = "read"
 	m := &guestpb.ReadFileRequest{
 		File: filePath(f), Offset: part.Offset, Limit: part.Limit, FirstLine: part.FirstLine, Lines: part.Lines, LastLines: part.LastLines,
-		Characters: part.Characters,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -86,20 +85,14 @@ func (c room) ReadFile(ctx context.Context, f engine.File, part engine.FilePart,
 func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) (engine.FileWritten, error) {
 	const op = "write"
 	m := &guestpb.WriteFileRequest{
-		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Size: w.Size,
+		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Content: w.Content,
 	}
-	content := &sending{from: w.Content, left: w.Size, sum: sha256.New()}
-	a, failed := c.files.Write(protocol.WithContent(inRoomOf(ctx, c.user), protocol.Content{Reader: content, Size: w.Size}), m)
-	sum, err := content.end()
-	switch {
-	case err != nil: // the guest has kept what was there
-		return engine.FileWritten{}, fault.Wrap(op, f.String(), err)
-	case failed != nil:
-		return engine.FileWritten{}, c.fileFault(ctx, f, op, failed)
-	case sum == nil:
-		return engine.FileWritten{}, fault.Newf(fault.Rejected, op, f.String(), "the guest answered before it had all")
+	a, err := c.files.Write(inRoomOf(ctx, c.user), m)
+	if err != nil {
+		return engine.FileWritten{}, c.fileFault(ctx, f, op, err)
 	}
-	return engine.FileWritten{Created: a.Created, SHA256: sum, Size: a.Size}, nil
+	sum := sha256.Sum256(w.Content)
+	return engine.FileWritten{Created: a.Created, SHA256: sum[:], Size: a.Size}, nil
 }
 
 // SearchFiles implements engine.Files.

@@ -32,7 +32,7 @@ func (c *Call) readAll(ctx context.Context, p Path) (text []byte, digest []byte,
 
 // writeAll writes a text with the options of w.
 func (c *Call) writeAll(ctx context.Context, p Path, text []byte, w engine.FileWrite) (engine.FileWritten, error) {
-	w.Size, w.Content = uint64(len(text)), bytes.NewReader(text)
+	w.Content = text
 	out, err := c.room.WriteFile(ctx, p.file(), w)
 	return out, aboutPath(err)
 }

@@ -103,7 +103,7 @@ func readLines(ctx context.Context, c *Call, p Path, in readIn) (readOut, error)
 	in.oneWay(c)
 	part := engine.FilePart{
 		Offset: uint64(in.Offset), FirstLine: uint64(in.StartLine), Lines: uint64(in.LineCount), LastLines: uint64(in.TailLines),
-		Limit: bytesFor(in.MaxChars), Characters: uint64(in.MaxChars),
+		Limit: bytesFor(in.MaxChars),
 	}
 	var b bytes.Buffer
 	r, err := c.room.ReadFile(ctx, p.file(), part, &b)

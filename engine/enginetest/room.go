@@ -120,7 +120,7 @@ func roomExecEnds(ctx context.Context, s RoomSuite) error {
 func (s RoomSuite) file(path string) engine.File { return engine.File{Root: s.Root, Path: path} }
 
 func (s RoomSuite) write(ctx context.Context, path, text string, w engine.FileWrite) (engine.FileWritten, error) {
-	w.Size, w.Content = uint64(len(text)), strings.NewReader(text)
+	w.Content = []byte(text)
 	return s.Room.WriteFile(ctx, s.file(path), w)
 }
 

@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
@@ -55,7 +54,7 @@ func (service) Read(ctx context.Context, r *guestpb.ReadFileRequest, stream *con
 	if err := stream.Send(&guestpb.ReadFileResponse{Info: is, Offset: uint64(from)}); err != nil {
 		return err
 	}
-	p := &part{ctx: ctx, stream: stream, left: bound(r.Limit), characters: bound(r.Characters), lines: r.Lines}
+	p := &part{ctx: ctx, stream: stream, left: cmp.Or(r.Limit, math.MaxUint64), lines: r.Lines}
 	if err := p.copy(f, max(smallChunk, min(is.Size+1, protocol.FileChunk))); err != nil {
 		return explain(op, shown(r.File), err)
 	}
@@ -80,16 +79,12 @@ func seek(ctx context.Context, f *os.File, size uint64, r *guestpb.ReadFileReque
 
 // part copies the requested part of a file within its limits.
 type part struct {
-	ctx        context.Context
-	stream     *connect.ServerStream[guestpb.ReadFileResponse]
-	left       uint64 // bytes
-	characters uint64 // that are left
-	lines      uint64 // that are left; 0 is all
-	truncated  bool
+	ctx       context.Context
+	stream    *connect.ServerStream[guestpb.ReadFileResponse]
+	left      uint64 // bytes
+	lines     uint64 // that are left; 0 is all
+	truncated bool
 }
-
-// bound returns a limit; 0 means none.
-func bound(limit uint64) uint64 { return cmp.Or(limit, math.MaxUint64) }
 
 // smallChunk is the chunk size for small files.
 const smallChunk = 4 << 10
@@ -128,30 +123,12 @@ func (p *part) take(data []byte) (_ []byte, over bool) {
 			}
 		}
 	}
-	if fits := p.fits(data); fits < len(data) {
+	if uint64(len(data)) > p.left {
 		p.truncated = true
-		return data[:fits], true
+		return data[:p.left], true
 	}
 	p.left -= uint64(len(data))
 	return data, over
-}
-
-// fits returns how many bytes are within the limits. A character counts at its first byte.
-func (p *part) fits(data []byte) int {
-	data = data[:min(uint64(len(data)), p.left)]
-	if p.characters == math.MaxUint64 {
-		return len(data)
-	}
-	for i, c := range data {
-		if !utf8.RuneStart(c) {
-			continue
-		}
-		if p.characters == 0 {
-			return i
-		}
-		p.characters--
-	}
-	return len(data)
 }
 
 // skipLines returns the offset after n lines, or the end of a file with fewer.

@@ -53,8 +53,7 @@ func work() error {
 
 // Handler returns the service Files, acting with the rights of this process, and its path.
 func Handler() (path string, h http.Handler) {
-	path, h = guestpbconnect.NewFilesHandler(service{}, protocol.HandlerOptions(), connect.WithInterceptors(faultrpc.Interceptor()))
-	return path, protocol.TakeContent(h)
+	return guestpbconnect.NewFilesHandler(service{}, protocol.HandlerOptions(), connect.WithReadMaxBytes(protocol.MaxFileMessage), connect.WithInterceptors(faultrpc.Interceptor()))
 }
 
 // idleTime is how long a worker, which takes a few megabytes, is kept without connections.

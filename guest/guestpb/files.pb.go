@@ -408,7 +408,6 @@ type ReadFileRequest struct {
 	FirstLine     uint64                 `protobuf:"varint,4,opt,name=first_line,json=firstLine,proto3" json:"first_line,omitempty"` // from 1
 	LastLines     uint64                 `protobuf:"varint,6,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"` // how many
 	Lines         uint64                 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`                          // limit of lines, without last_lines; 0 is none
-	Characters    uint64                 `protobuf:"varint,7,opt,name=characters,proto3" json:"characters,omitempty"`                // limit of UTF-8 characters; 0 is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,13 +480,6 @@ func (x *ReadFileRequest) GetLastLines() uint64 {
 func (x *ReadFileRequest) GetLines() uint64 {
 	if x != nil {
 		return x.Lines
-	}
-	return 0
-}
-
-func (x *ReadFileRequest) GetCharacters() uint64 {
-	if x != nil {
-		return x.Characters
 	}
 	return 0
 }
@@ -568,7 +560,7 @@ type WriteFileRequest struct {
 	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`                         // of a new file; 0 is 0644
 	IfSha256      []byte                 `protobuf:"bytes,5,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`  // only if the file has this content now
 	IfAbsent      bool                   `protobuf:"varint,6,opt,name=if_absent,json=ifAbsent,proto3" json:"if_absent,omitempty"` // only if it does not exist
-	Size          uint64                 `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`                         // of the data in bytes
+	Content       []byte                 `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`                    // at most 16 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,11 +637,11 @@ func (x *WriteFileRequest) GetIfAbsent() bool {
 	return false
 }
 
-func (x *WriteFileRequest) GetSize() uint64 {
+func (x *WriteFileRequest) GetContent() []byte {
 	if x != nil {
-		return x.Size
+		return x.Content
 	}
-	return 0
+	return nil
 }
 
 type WriteFileResponse struct {
@@ -1018,7 +1010,7 @@ const file_files_proto_rawDesc = "" +
 	"\vFolderEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12.\n" +
 	"\x04info\x18\x02 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\fR\x06target\"\xe3\x01\n" +
+	"\x06target\x18\x03 \x01(\fR\x06target\"\xc9\x01\n" +
 	"\x0fReadFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
@@ -1027,23 +1019,20 @@ const file_files_proto_rawDesc = "" +
 	"first_line\x18\x04 \x01(\x04R\tfirstLine\x12\x1d\n" +
 	"\n" +
 	"last_lines\x18\x06 \x01(\x04R\tlastLines\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\x04R\x05lines\x12\x1e\n" +
-	"\n" +
-	"characters\x18\a \x01(\x04R\n" +
-	"characters\"\x92\x01\n" +
+	"\x05lines\x18\x05 \x01(\x04R\x05linesJ\x04\b\a\x10\b\"\x92\x01\n" +
 	"\x10ReadFileResponse\x12.\n" +
 	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"\xd6\x01\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"\xe2\x01\n" +
 	"\x10WriteFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x18\n" +
 	"\aparents\x18\x03 \x01(\bR\aparents\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x1b\n" +
 	"\tif_sha256\x18\x05 \x01(\fR\bifSha256\x12\x1b\n" +
-	"\tif_absent\x18\x06 \x01(\bR\bifAbsent\x12\x12\n" +
-	"\x04size\x18\a \x01(\x04R\x04size\"G\n" +
+	"\tif_absent\x18\x06 \x01(\bR\bifAbsent\x12\x18\n" +
+	"\acontent\x18\b \x01(\fR\acontentJ\x04\b\a\x10\b\"G\n" +
 	"\x11WriteFileResponse\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04sizeJ\x04\b\x02\x10\x03\"\xf9\x01\n" +

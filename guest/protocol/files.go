@@ -17,6 +17,8 @@ const (
 	FileChunk = 256 << 10
 	// MaxTargets bounds the bytes of link targets in a folder list. Further links are listed without a target.
 	MaxTargets = 400 << 10
+	// MaxFileMessage bounds a message to a worker, which can hold a file's content.
+	MaxFileMessage = engine.MaxFileWrite + 64<<10
 	// MaxPattern bounds a search pattern.
 	MaxPattern = 4096
 )

@@ -232,7 +232,7 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 		return err
 	}
 	_, err := i.Room(a).WriteFile(ctx, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{
-		Parents: true, Mode: mode, Size: uint64(len(text)), Content: bytes.NewReader(text),
+		Parents: true, Mode: mode, Content: text,
 	})
 	return err
 }

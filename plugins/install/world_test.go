@@ -256,10 +256,6 @@ func (p ended) Wait() (engine.Exit, error) { return p.exit, nil }
 
 func (w *world) writeFile(f engine.File, what engine.FileWrite) (done engine.FileWritten, err error) {
 	err = w.touch("write", func() error {
-		text := make([]byte, what.Size)
-		if _, err := what.Content.Read(text); err != nil && what.Size > 0 {
-			return err
-		}
 		root, err := os.OpenRoot(f.Root)
 		if err != nil {
 			return err
@@ -268,8 +264,8 @@ func (w *world) writeFile(f engine.File, what engine.FileWrite) (done engine.Fil
 		if err := root.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 			return fault.New(fault.InvalidArgs, "write", f.Path, err)
 		}
-		done.SHA256 = sum(text)
-		return root.WriteFile(f.Path, text, fs.FileMode(what.Mode))
+		done.SHA256 = sum(what.Content)
+		return root.WriteFile(f.Path, what.Content, fs.FileMode(what.Mode))
 	})
 	return done, err
 }

@@ -57,9 +57,7 @@ type FilesClient interface {
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read returns the file's info and then the requested part.
 	Read(context.Context, *guestpb.ReadFileRequest) (*connect.ServerStreamForClient[guestpb.ReadFileResponse], error)
-	// Write takes a message that says what to write where. The bytes follow the message in the body
-	// of the request, and the header "Osaurus-Content" says how many. The file replaces the old one
-	// once all bytes are there, or not at all.
+	// Write writes a whole file, or leaves the old one.
 	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
 	// Search returns matches as it finds them, and at last how it ended.
 	Search(context.Context, *guestpb.SearchRequest) (*connect.ServerStreamForClient[guestpb.SearchResponse], error)
@@ -161,9 +159,7 @@ type FilesHandler interface {
 	List(context.Context, *guestpb.ListFolderRequest) (*guestpb.ListFolderResponse, error)
 	// Read returns the file's info and then the requested part.
 	Read(context.Context, *guestpb.ReadFileRequest, *connect.ServerStream[guestpb.ReadFileResponse]) error
-	// Write takes a message that says what to write where. The bytes follow the message in the body
-	// of the request, and the header "Osaurus-Content" says how many. The file replaces the old one
-	// once all bytes are there, or not at all.
+	// Write writes a whole file, or leaves the old one.
 	Write(context.Context, *guestpb.WriteFileRequest) (*guestpb.WriteFileResponse, error)
 	// Search returns matches as it finds them, and at last how it ended.
 	Search(context.Context, *guestpb.SearchRequest, *connect.ServerStream[guestpb.SearchResponse]) error
