@@ -23,13 +23,10 @@ type RoomConfig struct {
 
 // Trust makes a room's programs trust a certificate authority.
 type Trust struct {
-	Certificate string // PEM, at most MaxCertificate
+	Certificate string // PEM
 	// Environment are variables for programs that do not read the system's certificates: NAME=value.
 	Environment []string
 }
-
-// MaxCertificate bounds the certificate of an authority. An ECDSA one has less than 1 KiB.
-const MaxCertificate = 4 << 10
 
 // Limits are the limits of a room; 0 is the guest's default.
 type Limits struct {

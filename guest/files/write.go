@@ -16,7 +16,6 @@ import (
 
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -40,9 +39,6 @@ type writing struct {
 }
 
 func (w *writing) do(ctx context.Context) (*guestpb.WriteFileResponse, error) {
-	if err := protocol.CheckWriteFile(w.WriteFileRequest); err != nil {
-		return nil, err
-	}
 	s, err := find(w.op, w.File, w.Parents)
 	if err != nil {
 		return nil, err

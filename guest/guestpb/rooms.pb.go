@@ -120,7 +120,7 @@ func (x *Room) GetTrust() *Trust {
 // Trust makes the room's programs trust a certificate authority.
 type Trust struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
-	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // PEM, at most 4 KiB
+	Certificate []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // PEM
 	// Variables for programs that do not read the system's certificates, as NAME=value.
 	Environment   []string `protobuf:"bytes,2,rep,name=environment,proto3" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields

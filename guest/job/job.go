@@ -44,7 +44,7 @@ type job struct {
 }
 
 func newJob(r *guestpb.StartJobRequest) *job {
-	j := &job{id: newID(), user: r.User, label: r.Label, plugin: r.Plugin, started: time.Now(), done: make(chan struct{})}
+	j := &job{id: newID(), user: r.User, label: printable.Clip(r.Label), plugin: r.Plugin, started: time.Now(), done: make(chan struct{})}
 	for _, a := range r.Args[:min(len(r.Args), maxShown)] {
 		j.args = append(j.args, []byte(printable.Clip(string(a))))
 	}

@@ -189,9 +189,6 @@ func TestNotFound(t *testing.T) {
 			t.Errorf("%v: %v", tc, err)
 		}
 	}
-	if _, err := r.poll(alice, "../../etc"); fault.KindOf(err) != fault.InvalidArgs {
-		t.Error(err)
-	}
 	if len(r.list(bob)) != 0 || len(r.list(alice)) != 1 {
 		t.Errorf("%v", r.list(bob))
 	}
@@ -363,8 +360,5 @@ func TestWaiting(t *testing.T) {
 	short, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(50 * time.Millisecond)})
 	if err != nil || short.Job.Ended {
 		t.Errorf("%v, %v", short, err)
-	}
-	if _, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: k.Id, TimeoutNanos: int64(time.Hour)}); fault.KindOf(err) != fault.InvalidArgs {
-		t.Errorf("%v", err)
 	}
 }

@@ -54,9 +54,6 @@ func NewManager(processes *process.Manager, room Find) *Manager {
 
 // StartJob starts a job.
 func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
-	if err := protocol.CheckJob(r); err != nil {
-		return nil, err
-	}
 	room, err := m.room(ctx, r.User)
 	if err != nil {
 		return nil, err
@@ -177,9 +174,6 @@ func (m *Manager) WaitJob(ctx context.Context, r *guestpb.WaitJobRequest) (*gues
 	if err != nil {
 		return nil, err
 	}
-	if err := protocol.CheckJobWait(r.TimeoutNanos); err != nil {
-		return nil, err
-	}
 	timer := time.NewTimer(time.Duration(r.TimeoutNanos))
 	defer timer.Stop()
 	select {
@@ -207,9 +201,6 @@ func (m *Manager) KillJob(_ context.Context, r *guestpb.KillJobRequest) (*guestp
 func (m *Manager) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*guestpb.TailJobResponse, error) {
 	j, err := m.find(r.User, r.Id)
 	if err != nil {
-		return nil, err
-	}
-	if err := protocol.CheckJobWait(r.WaitNanos); err != nil {
 		return nil, err
 	}
 	return j.tail(ctx, r)
@@ -244,13 +235,9 @@ func (m *Manager) forget(which func(*job) bool) {
 
 // find returns a user's job. It does not find other users' jobs.
 func (m *Manager) find(user, id string) (*job, error) {
-	name, err := config.ParseJobID(id)
-	if err != nil {
-		return nil, err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	j := m.jobs[name]
+	j := m.jobs[config.JobID(id)]
 	if j == nil || j.user != user || j.starting() {
 		return nil, fault.Newf(fault.NotFound, "find job", id, "no such job").
 			Advise("Jobs end with their agent's room and with the guest; list them with `job list`.")

@@ -67,9 +67,6 @@ func (m *Manager) Offer(id string, conn net.Conn) {
 // Mount mounts what the host serves on a connection in a room. It ends a mount with the same name
 // first.
 func (m *Manager) Mount(ctx context.Context, q *guestpb.MountRequest) (*guestpb.MountResponse, error) {
-	if err := protocol.CheckMountName(q.User, q.Name); err != nil {
-		return nil, err
-	}
 	r, err := m.rooms.Get(ctx, q.User)
 	if err == nil {
 		err = protocol.CheckMountPath(string(q.Path), r.Home())
@@ -138,9 +135,6 @@ func (m *Manager) of(k key) (list []*mount) {
 // Unmount ends a mount, or discards the changes of one that has ended.
 func (m *Manager) Unmount(ctx context.Context, q *guestpb.UnmountRequest) (*guestpb.UnmountResponse, error) {
 	const op = "forget changes"
-	if err := protocol.CheckMountName(q.User, q.Name); err != nil {
-		return nil, err
-	}
 	k := key{q.User, q.Name}
 	give, err := m.turns.Take(ctx, k, nil)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/fault"
 )
 
 // image describes the program that a child executes.
@@ -103,7 +105,7 @@ func (s *start) prepare(i *image, pipe uintptr) error {
 	envv, err3 := syscall.SlicePtrFromStrings(i.env)
 	dir, err4 := syscall.BytePtrFromString(i.dir)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return syscall.EINVAL // an argument contains a zero byte
+		return fault.Newf(fault.InvalidArgs, "", "", "an argument or variable holds a NUL byte")
 	}
 	add := func(number uintptr, arguments ...uintptr) {
 		c := call{number}

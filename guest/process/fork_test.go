@@ -3,7 +3,6 @@
 package process
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -110,9 +109,18 @@ func TestFailedExec(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for want, args := range map[unix.Errno][]string{unix.ENOEXEC: {empty}, unix.E2BIG: {"/bin/true", strings.Repeat("x", 1<<20)}, unix.EINVAL: {"/bin/true", "a\x00b"}} {
-		if _, err := m.Start(Spec{Args: args, Dir: "/"}); !errors.Is(err, want) || fault.KindOf(err) != fault.Execution {
-			t.Errorf("%q: %v, want %v", args[0], err, want)
+	for _, tc := range []struct {
+		args []string
+		kind fault.Kind
+		says string
+	}{
+		{[]string{empty}, fault.Execution, unix.ENOEXEC.Error()},
+		{[]string{"/bin/true", strings.Repeat("x", 1<<20)}, fault.InvalidArgs, unix.E2BIG.Error()},
+		{[]string{"/bin/true", "a\x00b"}, fault.InvalidArgs, "NUL"},
+		{nil, fault.InvalidArgs, "none"},
+	} {
+		if _, err := m.Start(Spec{Args: tc.args, Dir: "/"}); fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%.20q: %v (%s), want %s", tc.args, err, fault.KindOf(err), tc.says)
 		}
 	}
 }

@@ -62,8 +62,10 @@ func checkDir(dir string) error {
 
 // startFault returns a fault for a program that could not be started.
 func startFault(op, subject string, err error) error {
-	kind := fault.Execution
+	kind := fault.KindOf(err)
 	switch {
+	case errors.Is(err, unix.E2BIG):
+		kind = fault.InvalidArgs
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		kind = fault.NotFound
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):

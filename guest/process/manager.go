@@ -160,11 +160,14 @@ type Spec struct {
 	Namespaces uintptr
 }
 
-// Start starts a child in its own session and process group. Its errors are *fault.Error: NotFound
-// if the program or directory does not exist, Rejected if it may not be executed, Unavailable if
+// Start starts a child in its own session and process group. Its errors are *fault.Error: InvalidArgs
+// if an argument or variable is too long or holds a NUL byte, NotFound if the program or directory does not exist, Rejected if it may not be executed, Unavailable if
 // resources are exhausted, Timeout if it does not start in time, for example because a share does
 // not answer.
 func (m *Manager) Start(s Spec) (*Child, error) {
+	if len(s.Args) == 0 || s.Args[0] == "" {
+		return nil, fault.Newf(fault.InvalidArgs, "start program", "", "there is none")
+	}
 	m.mu.Lock()
 	m.next++
 	c := &Child{manager: m, id: m.next, done: make(chan struct{})}

@@ -1,5 +1,7 @@
 package protocol
 
+import "path"
+
 // Paths of the bridge, in rooms and in the guest. Package bridge/wire has copies for the shim.
 const (
 	BridgeSocket = "/run/osaurus-bridge.sock"
@@ -18,6 +20,14 @@ const RootHome = "/root"
 // RootEnvironment is the environment of commands that run as the guest's root user.
 func RootEnvironment() []string {
 	return []string{"HOME=" + RootHome, "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "LANG=C.UTF-8", "PATH=" + SystemPath}
+}
+
+// Folder resolves a requested working directory against the usual one.
+func Folder(usual string, asked []byte) string {
+	if path.IsAbs(string(asked)) {
+		return string(asked)
+	}
+	return path.Join(usual, string(asked))
 }
 
 // Texts converts a message's arguments or variables, which may hold any byte but NUL.

@@ -11,19 +11,10 @@ import (
 // blocks the writer.
 const (
 	// MaxMessage bounds the memory that one message can take at the other end. The largest regular
-	// message is a Start.
+	// message is a Start, whose arguments Linux bounds at 2 MiB, and each at 128 KiB.
 	MaxMessage = 1 << 20
-	// MaxArgBytes bounds the arguments and environment of a command together.
-	// It is well below Linux's own 2 MiB and leaves room in a message.
-	MaxArgBytes = 512 << 10
-	// MaxArgs bounds their number, because each costs memory beyond its bytes.
-	MaxArgs = 16 << 10
-	// MaxArg is Linux's own bound for one of them (MAX_ARG_STRLEN), less the NUL.
-	MaxArg = 128<<10 - 1
 	// MaxPath is Linux's PATH_MAX, less the NUL.
 	MaxPath = 4095
-	// MaxHostname is Linux's __NEW_UTS_LEN.
-	MaxHostname = 64
 	// MaxCommands bounds the commands that run at once, and with them threads, pipes and buffers.
 	// One agent cannot take all.
 	MaxCommands = 128
@@ -36,10 +27,6 @@ const (
 	MaxHeaders = 16 << 10
 	// MaxList bounds each list of an Info.
 	MaxList = 64
-	// MaxTimeout is the longest time limit of a command.
-	MaxTimeout = 30 * 24 * time.Hour
-	// MaxGrace bounds how long a command may outlive its SIGTERM.
-	MaxGrace = 5 * time.Minute
 	// DefaultGrace is used when no grace is given.
 	DefaultGrace = 5 * time.Second
 )

@@ -4,7 +4,6 @@ import (
 	"path"
 	"strings"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/printable"
 )
@@ -19,15 +18,6 @@ const (
 	// MaxChanges bounds the changes of a mount that are listed.
 	MaxChanges = 100_000
 )
-
-// CheckMountName validates the name of a mount and its room's user.
-func CheckMountName(user, name string) error {
-	if err := CheckUser(user); err != nil {
-		return err
-	}
-	_, err := config.ParseMountName(name)
-	return err
-}
 
 // CheckMountPath validates the path of a mount in a room with a home.
 func CheckMountPath(at, home string) error {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/guestpb"
-	"osaurus-sandbox/guest/protocol"
 )
 
 const (
@@ -24,6 +23,8 @@ const (
 	reserve = 128 << 20
 	// cpuPeriod is the kernel's default, in microseconds.
 	cpuPeriod = 100_000
+	// manyProcessors is more than a guest has.
+	manyProcessors = 1000
 )
 
 // group is a directory of the cgroup2 file system.
@@ -44,7 +45,7 @@ func prepareGroups(all group) error {
 		// This limit has no effect, but it keeps CPU limits in use. The kernel patches its code
 		// when the first limit is set and the last is removed, which can hang emulated processors
 		// (QEMU 7.2).
-		firsts.write("cpu.max", fmt.Sprintf("%d %d", protocol.MaxCPUMillis/1000*cpuPeriod, cpuPeriod)),
+		firsts.write("cpu.max", fmt.Sprintf("%d %d", manyProcessors*cpuPeriod, cpuPeriod)),
 		all.write("memory.max", strconv.FormatUint(max(totalMemory(), 2*reserve)-reserve, 10)),
 		all.noSwap())
 }

@@ -175,11 +175,8 @@ func (s Service) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*gue
 // room has written is frozen first.
 func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
 	const op = "fork room"
-	if err := protocol.CheckUser(r.To); err != nil {
-		return nil, err
-	}
-	if r.ToUid < protocol.MinUID || r.ToUid > protocol.MaxUID || r.To == r.User {
-		return nil, fault.Newf(fault.InvalidArgs, op, r.User, "%s with user id %d cannot be a fork of it", r.To, r.ToUid)
+	if err := protocol.CheckUser(r.To); err != nil || r.To == r.User {
+		return nil, fault.New(fault.InvalidArgs, op, r.User, err)
 	}
 	s.LetGo(r.User, r.Stop)
 	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {

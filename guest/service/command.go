@@ -78,7 +78,7 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 
 // locate sets the place and environment of the command.
 func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, spec *process.Spec) error {
-	if len(start.Room) == 0 {
+	if len(start.Room) == 0 && !start.ReadOnly {
 		return nil
 	}
 	var err error
@@ -147,7 +147,7 @@ func (c *command) feed(from inputStream) {
 		}
 		c.idle.touch()
 		if size := m.GetResize(); size != nil {
-			if terminal != nil && protocol.CheckSize(size.Rows, size.Cols) == nil {
+			if terminal != nil {
 				_ = process.Resize(terminal, process.Size{Rows: uint16(size.Rows), Cols: uint16(size.Cols)})
 			}
 			continue

@@ -33,6 +33,7 @@ type output struct {
 const headPart = 40
 
 func newOutput(file *os.File, stderr bool, bound uint64) *output {
+	bound = min(bound, engine.MaxOutputLimit)
 	head := bound * headPart / 100
 	wrap := stdoutMessage
 	if stderr {

@@ -14,7 +14,6 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
 )
 
@@ -126,9 +125,6 @@ func (m *Manager) closeIdle() {
 
 // Run runs a command in a session's shell.
 func (m *Manager) Run(ctx context.Context, r *guestpb.ShellRunRequest) (*guestpb.ShellRunResponse, error) {
-	if err := protocol.CheckShellRun(r); err != nil {
-		return nil, err
-	}
 	s, err := m.session(ctx, r.Shell)
 	if err != nil {
 		return nil, err
