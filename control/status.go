@@ -40,9 +40,9 @@ func guestProto(s machine.Status) *controlpb.Guest {
 		return nil
 	}
 	return &controlpb.Guest{
-		Version: g.Version, Kernel: g.Kernel, Distribution: g.OSRelease["PRETTY_NAME"], Uptime: durationpb.New(g.Uptime),
+		Version: g.GuestVersion, Kernel: g.Kernel, Distribution: g.OsRelease["PRETTY_NAME"], Uptime: durationpb.New(time.Duration(g.UptimeNanos)),
 		MemoryTotal: g.MemoryTotal, MemoryAvailable: g.MemoryAvailable,
-		Network: string(g.Network), NetworkTrouble: g.NetworkTrouble,
+		Network: g.Network, NetworkTrouble: g.NetworkTrouble,
 		Warnings: g.Warnings, Asked: moment(s.GuestAt),
 	}
 }

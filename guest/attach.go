@@ -10,6 +10,7 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
+	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/printable"
 )
 
@@ -27,18 +28,17 @@ type attachment struct {
 // AttachShell implements engine.Shells. Only a terminal should interpret the output, which comes
 // from the room.
 func (c room) AttachShell(ctx context.Context, shell engine.Shell, size engine.TerminalSize, output io.Writer) (engine.Attachment, error) {
-	const op = "attach to shell"
 	open := &guestpb.ShellOpen{Shell: c.shell(shell), Size: resizeTo(size)}
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.shells.Attach(ctx)
 	if err != nil {
 		defer cancel()
-		return nil, c.fault(ctx, op, string(shell.Session), err)
+		return nil, c.fault(ctx, err)
 	}
 	first, err := openStream(ctx, stream, &guestpb.ShellAttachRequest{What: &guestpb.ShellAttachRequest_Open{Open: open}})
 	if err != nil {
 		defer cancel()
-		return nil, c.fault(ctx, op, string(shell.Session), err)
+		return nil, c.fault(ctx, err)
 	}
 	a := &attachment{client: c.Client, stream: stream, cancel: cancel, done: make(chan struct{})}
 	go a.follow(ctx, first, output)
@@ -65,10 +65,7 @@ func (a *attachment) Resize(size engine.TerminalSize) error {
 func (a *attachment) send(m *guestpb.ShellAttachRequest) error {
 	a.sendMu.Lock()
 	defer a.sendMu.Unlock()
-	if err := a.stream.Send(m); err != nil {
-		return protocol.Decode("type into shell", "", err)
-	}
-	return nil
+	return faultrpc.Decode("type into shell", "", a.stream.Send(m))
 }
 
 // Close implements engine.Attachment.
@@ -100,7 +97,7 @@ func (a *attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 		}
 		var err error
 		if m, err = a.stream.Receive(); err != nil {
-			a.err = a.client.fault(ctx, "follow shell", "", streamEnd(ctx, err))
+			a.err = a.client.fault(ctx, streamEnd(ctx, err))
 			return
 		}
 	}

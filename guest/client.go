@@ -2,6 +2,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -86,7 +87,6 @@ type Client struct {
 // It fails with Rejected if the guest has another version or another client, and with the guest's
 // error if its boot failed.
 func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error) {
-	const op = "greet guest"
 	hello := &guestpb.HelloRequest{
 		Version: protocol.Version, Key: make([]byte, protocol.KeySize), Entropy: make([]byte, entropySize), Boot: boot,
 	}
@@ -106,7 +106,7 @@ func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error
 			if last := c.conns.lastErr(); last != nil && !faultrpc.Answered(err) {
 				err = errors.Join(err, last)
 			}
-			return nil, protocol.Decode(op, "", err)
+			return nil, faultrpc.Decode("greet guest", "", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -128,20 +128,20 @@ func newClient(m Machine, key protocol.Key) *Client {
 		return tr.RoundTrip(r)
 	})
 	const base = "http://guest"
-	web, opts := &http.Client{Transport: withKey}, protocol.ClientOptions()
+	web := &http.Client{Transport: withKey}
 	commands, files := cs.commandTransport(key), cs.fileTransport(key)
-	return &Client{
-		rpc:       guestpbconnect.NewGuestClient(web, base, opts),
-		rooms:     guestpbconnect.NewRoomsClient(web, base, opts),
-		snapshots: guestpbconnect.NewSnapshotsClient(web, base, opts),
-		shells:    guestpbconnect.NewShellsClient(web, base, opts),
-		ports:     guestpbconnect.NewPortsClient(web, base, opts),
-		mounts:    guestpbconnect.NewMountsClient(web, base, opts),
-		jobs:      guestpbconnect.NewJobsClient(web, base, opts),
-		commands:  guestpbconnect.NewGuestClient(&http.Client{Transport: commands}, base, opts),
-		files:     guestpbconnect.NewFilesClient(toRooms{files}, base, opts, connect.WithSendMaxBytes(protocol.MaxFileMessage)),
-		transport: tr, data: []*http.Transport{commands, files}, conns: cs, key: key,
-	}
+	c := &Client{transport: tr, data: []*http.Transport{commands, files}, conns: cs, key: key}
+	opts := connect.WithClientOptions(protocol.ClientOptions(), connect.WithInterceptors(connect.UnaryInterceptorFunc(c.bounded)))
+	c.rpc = guestpbconnect.NewGuestClient(web, base, opts)
+	c.rooms = guestpbconnect.NewRoomsClient(web, base, opts)
+	c.snapshots = guestpbconnect.NewSnapshotsClient(web, base, opts)
+	c.shells = guestpbconnect.NewShellsClient(web, base, opts)
+	c.ports = guestpbconnect.NewPortsClient(web, base, opts)
+	c.mounts = guestpbconnect.NewMountsClient(web, base, opts)
+	c.jobs = guestpbconnect.NewJobsClient(web, base, opts)
+	c.commands = guestpbconnect.NewGuestClient(&http.Client{Transport: commands}, base, opts)
+	c.files = guestpbconnect.NewFilesClient(toRooms{files}, base, opts, connect.WithSendMaxBytes(protocol.MaxFileMessage))
+	return c
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -153,22 +153,20 @@ func (c *Client) Version() string { return c.version }
 
 // Ping returns when the guest answers.
 func (c *Client) Ping(ctx context.Context) error {
-	if _, err := c.rpc.Ping(ctx, &guestpb.PingRequest{}); err != nil {
-		return protocol.Decode("ping guest", "", err)
-	}
-	return nil
+	_, err := c.rpc.Ping(ctx, &guestpb.PingRequest{})
+	return err
 }
 
 // SetTime sets the guest's clock and returns how far it was ahead of t.
 func (c *Client) SetTime(ctx context.Context, t time.Time) (time.Duration, error) {
-	r, err := call(ctx, c, "set guest's clock", "", c.rpc.SetTime, &guestpb.SetTimeRequest{TimeUnixNano: t.UnixNano()})
+	r, err := c.rpc.SetTime(ctx, &guestpb.SetTimeRequest{TimeUnixNano: t.UnixNano()})
 	return time.Duration(r.GetOffsetNanos()), err
 }
 
 // Shutdown asks the guest to end all processes (SIGTERM, then SIGKILL after grace; 0 means five
 // seconds), sync its disks and power off. It returns once the guest accepts, before it is off.
 func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error {
-	_, err := call(ctx, c, "shut guest down", "", c.rpc.Shutdown, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})
+	_, err := c.rpc.Shutdown(ctx, &guestpb.ShutdownRequest{GraceNanos: int64(grace)})
 	return err
 }
 
@@ -180,44 +178,48 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// call makes a call that answers at once.
-func call[Q, R any](ctx context.Context, c *Client, op, subject string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
-	return callWithin(ctx, c, callTimeout, op, subject, f, q)
+// bounded is the interceptor of calls other than streams. It bounds them and explains their errors. Hello
+// may take long.
+func (c *Client) bounded(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		if r.Spec().Procedure == guestpbconnect.GuestHelloProcedure {
+			return next(ctx, r)
+		}
+		timeout, _ := ctx.Value(timeoutKey{}).(time.Duration)
+		limit, cancel := context.WithTimeoutCause(ctx, cmp.Or(timeout, callTimeout), ErrSilent)
+		defer cancel()
+		a, err := next(limit, r)
+		if err != nil {
+			return nil, c.fault(limit, err)
+		}
+		return a, nil
+	}
 }
 
-// callWithin makes a call that answers within the timeout.
-func callWithin[Q, R any](ctx context.Context, c *Client, timeout time.Duration, op, subject string, f func(context.Context, *Q) (*R, error), q *Q) (*R, error) {
-	limit, cancel := context.WithTimeoutCause(ctx, timeout, ErrSilent)
-	defer cancel()
-	r, err := f(limit, q)
-	if err != nil {
-		return nil, c.fault(limit, op, subject, err)
-	}
-	return r, nil
+type timeoutKey struct{}
+
+// within returns a context for a call that does not answer at once.
+func within(ctx context.Context, timeout time.Duration) context.Context {
+	return context.WithValue(ctx, timeoutKey{}, timeout)
 }
 
-// fault returns the error of a call. If the guest did not answer, it says
-// whether the guest is silent or its machine has ended.
-func (c *Client) fault(ctx context.Context, op, subject string, err error) error {
-	switch {
-	case faultrpc.Answered(err):
-		return protocol.Decode(op, subject, err)
-	case context.Cause(ctx) == ErrSilent:
-		return fault.New(fault.Timeout, op, subject, ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is restarted.")
-	case ctx.Err() != nil:
-		return protocol.Decode(op, subject, err)
+// fault returns the error of a call: the guest's own, or why it did not answer.
+func (c *Client) fault(ctx context.Context, err error) error {
+	if faultrpc.Answered(err) {
+		return faultrpc.Decode("", "", err)
 	}
-	over := c.conns.machine.Done()
-	if over == nil {
-		return protocol.Decode(op, subject, err)
+	if context.Cause(ctx) == ErrSilent {
+		return fault.New(fault.Timeout, "", "", ErrSilent).Advise("See `osaurus-sandbox status`; a silent guest is restarted.")
 	}
-	select {
-	case <-over:
-		return fault.Newf(fault.Unavailable, op, subject, "the machine ended before the call was answered").
-			Advise("See `osaurus-sandbox status` for why; then run it again.")
-	case <-time.After(endDelay):
-		return protocol.Decode(op, subject, err)
+	if over := c.conns.machine.Done(); over != nil && ctx.Err() == nil {
+		select {
+		case <-over:
+			return fault.Newf(fault.Unavailable, "", "", "the machine ended before the call was answered").
+				Advise("See `osaurus-sandbox status` for why; then run it again.")
+		case <-time.After(endDelay):
+		}
 	}
+	return faultrpc.Decode("", "", err)
 }
 
 // conns tracks a client's connections so that Close can end them.

@@ -62,7 +62,7 @@ func (c *Client) closeIdle() {
 	}
 }
 
-// toRooms directs file calls to the rooms that inRoomOf names.
+// toRooms directs file calls to the rooms of their users.
 type toRooms struct{ *http.Transport }
 
 // Do implements connect.HTTPClient. It does not follow redirects.
@@ -75,9 +75,5 @@ func (t toRooms) Do(r *http.Request) (*http.Response, error) {
 	return t.RoundTrip(r)
 }
 
-// inRoomOf returns a context that directs a file call to a user's room.
-func inRoomOf(ctx context.Context, user config.LinuxUser) context.Context {
-	return context.WithValue(ctx, roomOf{}, user)
-}
-
+// roomOf is the key of a file call's user in its context.
 type roomOf struct{}

@@ -2,7 +2,8 @@ package guest
 
 import (
 	"context"
-	"time"
+	"maps"
+	"slices"
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
@@ -10,56 +11,22 @@ import (
 )
 
 // Info is the guest's own report. It is bounded and safe to print but not trustworthy.
-type Info struct {
-	Version   string            // of the guest program
-	Kernel    string            // release
-	OSRelease map[string]string // /etc/os-release
-	Uptime    time.Duration
-	Time      time.Time // the guest's clock
-
-	MemoryTotal, MemoryAvailable uint64 // bytes
-	OwnMemory                    uint64 // resident bytes of the guest program
-
-	Network        NetworkStatus
-	NetworkTrouble string // why it failed
-	Mounts         []*guestpb.Mount
-	HasData        bool // writes go to a data disk
-	// Warnings are errors that did not stop the boot.
-	Warnings []string
-
-	Running int    // commands
-	Orphans uint64 // processes that lost their parent and were reaped
-}
-
-// NetworkStatus is the result of the network's setup at boot.
-type NetworkStatus string
-
-const (
-	NetworkOff    NetworkStatus = "none" // none was asked for
-	NetworkUp     NetworkStatus = "up"
-	NetworkFailed NetworkStatus = "failed"
-)
+type Info = guestpb.InfoResponse
 
 // Info returns the guest's report.
-func (c *Client) Info(ctx context.Context) (Info, error) {
-	r, err := call(ctx, c, "ask guest for its state", "", c.rpc.Info, &guestpb.InfoRequest{})
+func (c *Client) Info(ctx context.Context) (*Info, error) {
+	i, err := c.rpc.Info(ctx, &guestpb.InfoRequest{})
 	if err != nil {
-		return Info{}, err
+		return nil, err
 	}
-	i := Info{
-		Version: printable.Clip(r.GuestVersion), Kernel: printable.Clip(r.Kernel),
-		OSRelease: map[string]string{},
-		Uptime:    time.Duration(r.UptimeNanos), Time: time.Unix(0, r.TimeUnixNano),
-		MemoryTotal: r.MemoryTotal, MemoryAvailable: r.MemoryAvailable, OwnMemory: r.OwnMemory,
-		Network: NetworkStatus(printable.Clip(r.Network)), NetworkTrouble: printable.Clip(r.NetworkTrouble),
-		Mounts: bound(r.Mounts), HasData: r.HasData, Warnings: clipAll(r.Warnings),
-		Running: int(r.Running), Orphans: r.OrphansReaped,
+	for _, text := range []*string{&i.GuestVersion, &i.Kernel, &i.Network, &i.NetworkTrouble} {
+		*text = printable.Clip(*text)
 	}
-	for k, v := range r.OsRelease {
-		if len(i.OSRelease) < protocol.MaxList {
-			i.OSRelease[printable.Clip(k)] = printable.Clip(v)
-		}
+	release := map[string]string{}
+	for _, name := range bound(slices.Sorted(maps.Keys(i.OsRelease))) {
+		release[printable.Clip(name)] = printable.Clip(i.OsRelease[name])
 	}
+	i.OsRelease, i.Warnings, i.Mounts = release, clipAll(i.Warnings), bound(i.Mounts)
 	for _, m := range i.Mounts {
 		m.Tag, m.Path = printable.Clip(m.Tag), []byte(printable.Clip(string(m.Path)))
 	}

@@ -18,13 +18,13 @@ func (c room) StartJob(ctx context.Context, cmd engine.JobCommand) (engine.Job, 
 		User: string(c.user), Args: protocol.Bytes(cmd.Args), Env: protocol.Bytes(cmd.Env), Dir: []byte(cmd.Dir), Label: cmd.Label,
 		Plugin: string(cmd.Plugin), OwnNetwork: cmd.Network != "", Address: cmd.Address.AsSlice(),
 	}
-	a, err := call(ctx, c.Client, "start job", "", c.jobs.StartJob, r)
+	a, err := c.jobs.StartJob(ctx, r)
 	return job(a.GetJob()), err
 }
 
 // Jobs implements engine.Jobs.
 func (c room) Jobs(ctx context.Context) ([]engine.Job, error) {
-	a, err := call(ctx, c.Client, "list jobs", "", c.jobs.ListJobs, &guestpb.ListJobsRequest{User: string(c.user)})
+	a, err := c.jobs.ListJobs(ctx, &guestpb.ListJobsRequest{User: string(c.user)})
 	if err != nil {
 		return nil, err
 	}
@@ -42,14 +42,13 @@ func (c room) Job(ctx context.Context, id config.JobID) (engine.Job, error) {
 
 // WaitJob implements engine.Jobs.
 func (c room) WaitJob(ctx context.Context, id config.JobID, wait time.Duration) (engine.Job, error) {
-	a, err := callWithin(ctx, c.Client, callTimeout+wait, "wait for job", string(id), c.jobs.WaitJob,
-		&guestpb.WaitJobRequest{User: string(c.user), Id: string(id), TimeoutNanos: int64(wait)})
+	a, err := c.jobs.WaitJob(within(ctx, callTimeout+wait), &guestpb.WaitJobRequest{User: string(c.user), Id: string(id), TimeoutNanos: int64(wait)})
 	return job(a.GetJob()), err
 }
 
 // KillJob implements engine.Jobs.
 func (c room) KillJob(ctx context.Context, id config.JobID, hard bool) (engine.Job, error) {
-	a, err := call(ctx, c.Client, "kill job", string(id), c.jobs.KillJob, &guestpb.KillJobRequest{User: string(c.user), Id: string(id), Hard: hard})
+	a, err := c.jobs.KillJob(ctx, &guestpb.KillJobRequest{User: string(c.user), Id: string(id), Hard: hard})
 	return job(a.GetJob()), err
 }
 
@@ -64,7 +63,7 @@ func (c room) TailJobEnd(ctx context.Context, id config.JobID, n uint64) (engine
 }
 
 func (c room) tailJob(ctx context.Context, wait time.Duration, r *guestpb.TailJobRequest) (engine.JobTail, error) {
-	a, err := callWithin(ctx, c.Client, callTimeout+wait, "read output of job", r.Id, c.jobs.TailJob, r)
+	a, err := c.jobs.TailJob(within(ctx, callTimeout+wait), r)
 	if err != nil {
 		return engine.JobTail{}, err
 	}

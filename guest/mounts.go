@@ -55,12 +55,11 @@ type Mounted struct {
 // answers the FUSE requests of the mount until the stream ends, which is when the mount, the room or
 // the guest ends: see fs.Server. The caller must call Unmount or Close.
 func (c *Client) Mount(ctx context.Context, user config.LinuxUser, m RoomMount, serve func(context.Context, io.ReadWriteCloser) error) (*Mounted, error) {
-	const op = "mount"
 	m.Path = cmp.Or(m.Path, MountsDir+"/"+string(m.Name))
 	id := rand.Text()
 	conn, err := c.conns.enter(ctx, protocol.DataHeader{Key: c.key, User: protocol.MountUser + id})
 	if err != nil {
-		return nil, c.fault(ctx, op, string(m.Name), err)
+		return nil, c.fault(ctx, err)
 	}
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	mounted := &Mounted{client: c, user: user, mount: m, cancel: cancel, done: make(chan struct{})}
@@ -70,7 +69,7 @@ func (c *Client) Mount(ctx context.Context, user config.LinuxUser, m RoomMount, 
 		defer conn.Close()
 		_ = serve(serving, conn) // the mount ends, whatever it was
 	}()
-	_, err = callWithin(ctx, c, mountTimeout, op, string(m.Name), c.mounts.Mount, &guestpb.MountRequest{
+	_, err = c.mounts.Mount(within(ctx, mountTimeout), &guestpb.MountRequest{
 		User: string(user), Name: string(m.Name), Path: []byte(m.Path), Write: m.Mode == MountWrite, Review: m.Mode == MountReview, Connection: id,
 	})
 	if err != nil {
@@ -95,7 +94,6 @@ const maxNamed = 20
 // Unmount ends the mount. Without force it fails with Rejected if programs of the room have something in
 // it open.
 func (m *Mounted) Unmount(ctx context.Context, force bool) error {
-	const op = "unmount"
 	name := string(m.mount.Name)
 	select {
 	case <-m.done:
@@ -114,11 +112,11 @@ func (m *Mounted) Unmount(ctx context.Context, force bool) error {
 			}
 		}
 		if len(users) > 0 {
-			return fault.Newf(fault.Rejected, op, name, "in use by %s", strings.Join(users, ", ")).
+			return fault.Newf(fault.Rejected, "unmount", name, "in use by %s", strings.Join(users, ", ")).
 				Advise("Wait for them, or unmount it with force: they get errors then.")
 		}
 	}
-	_, err := callWithin(ctx, m.client, mountTimeout, op, name, m.client.mounts.Unmount, &guestpb.UnmountRequest{User: string(m.user), Name: name})
+	_, err := m.client.mounts.Unmount(within(ctx, mountTimeout), &guestpb.UnmountRequest{User: string(m.user), Name: name})
 	if err == nil {
 		m.Close()
 	}
@@ -157,20 +155,19 @@ type MountChange struct {
 // comes before what is in it. A room may change files meanwhile. With more than 100,000 changes, the
 // last error is Rejected.
 func (c *Client) MountChanges(ctx context.Context, user config.LinuxUser, name config.MountName) iter.Seq2[MountChange, error] {
-	const op = "list changes"
 	return func(yield func(MountChange, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := c.mounts.Changes(ctx, &guestpb.ChangesRequest{User: string(user), Name: string(name)})
 		if err != nil {
-			yield(MountChange{}, c.fault(ctx, op, string(name), err))
+			yield(MountChange{}, c.fault(ctx, err))
 			return
 		}
 		defer stream.Close()
 		for left := protocol.MaxChanges; stream.Receive(); {
 			for _, m := range stream.Msg().Changes {
 				if left--; left < 0 {
-					yield(MountChange{}, fault.Newf(fault.Rejected, op, string(name), "there are more than %d changes", protocol.MaxChanges).
+					yield(MountChange{}, fault.Newf(fault.Rejected, "list changes", string(name), "there are more than %d changes", protocol.MaxChanges).
 						Advise("Have the agent remove what it built there, or build outside of the mount."))
 					return
 				}
@@ -180,7 +177,7 @@ func (c *Client) MountChanges(ctx context.Context, user config.LinuxUser, name c
 			}
 		}
 		if err := stream.Err(); err != nil {
-			yield(MountChange{}, c.fault(ctx, op, string(name), err))
+			yield(MountChange{}, c.fault(ctx, err))
 		}
 	}
 }
@@ -203,7 +200,6 @@ func parseChange(m *guestpb.Change) (MountChange, error) {
 
 // ReadMountChange returns the content of a changed file. The caller must close it.
 func (c *Client) ReadMountChange(ctx context.Context, user config.LinuxUser, name config.MountName, path string) (io.ReadCloser, error) {
-	failed := func(err error) error { return c.fault(ctx, "read changed file", path, err) }
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.mounts.ReadChange(ctx, &guestpb.ReadChangeRequest{User: string(user), Name: string(name), Path: []byte(path)})
 	if err == nil && !stream.Receive() { // the first message comes when the file is open
@@ -211,7 +207,7 @@ func (c *Client) ReadMountChange(ctx context.Context, user config.LinuxUser, nam
 	}
 	if err != nil {
 		cancel()
-		return nil, failed(err)
+		return nil, c.fault(ctx, err)
 	}
 	r, w := io.Pipe()
 	go func() {
@@ -220,7 +216,7 @@ func (c *Client) ReadMountChange(ctx context.Context, user config.LinuxUser, nam
 			_, err = w.Write(stream.Msg().Data)
 		}
 		if err = stream.Err(); err != nil {
-			err = failed(err)
+			err = c.fault(ctx, err)
 		}
 		_ = w.CloseWithError(err)
 		_ = stream.Close()
@@ -230,6 +226,6 @@ func (c *Client) ReadMountChange(ctx context.Context, user config.LinuxUser, nam
 
 // ForgetMount discards what a room has changed in a reviewed mount, which must have ended.
 func (c *Client) ForgetMount(ctx context.Context, user config.LinuxUser, name config.MountName) error {
-	_, err := callWithin(ctx, c, mountTimeout, "forget changes", string(name), c.mounts.Unmount, &guestpb.UnmountRequest{User: string(user), Name: string(name), Forget: true})
+	_, err := c.mounts.Unmount(within(ctx, mountTimeout), &guestpb.UnmountRequest{User: string(user), Name: string(name), Forget: true})
 	return err
 }

@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -19,19 +18,18 @@ const connectLimit = 45 * time.Second
 
 // connection implements engine.Connection.
 type connection struct {
-	client  *Client
-	subject string
-	stream  *connect.BidiStreamForClientSimple[guestpb.ConnectRequest, guestpb.ConnectResponse]
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	data    []byte // received, but not read yet
-	err     error  // of Receive
+	client *Client
+	stream *connect.BidiStreamForClientSimple[guestpb.ConnectRequest, guestpb.ConnectResponse]
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	data   []byte // received, but not read yet
+	err    error  // of Receive
 }
 
 // ConnectPort implements engine.Engine.
 func (c *Client) ConnectPort(ctx context.Context, user config.LinuxUser, port config.Port) (engine.Connection, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	conn := &connection{client: c, subject: fmt.Sprintf("%v of %s", port, user), ctx: ctx, cancel: cancel}
+	conn := &connection{client: c, ctx: ctx, cancel: cancel}
 	late := time.AfterFunc(connectLimit, func() { cancel(ErrSilent) })
 	to := &guestpb.ConnectTo{User: string(user), Port: uint32(port)}
 	var err error
@@ -49,7 +47,7 @@ func (c *Client) ConnectPort(ctx context.Context, user config.LinuxUser, port co
 }
 
 func (c *connection) fault(err error) error {
-	return c.client.fault(c.ctx, "connect to port", c.subject, streamEnd(c.ctx, err))
+	return c.client.fault(c.ctx, streamEnd(c.ctx, err))
 }
 
 // Read implements engine.Connection.
@@ -78,7 +76,7 @@ func (c *connection) Write(b []byte) (int, error) {
 	for n := 0; n < len(b); {
 		part := b[n:min(len(b), n+protocol.Chunk)]
 		if err := c.stream.Send(&guestpb.ConnectRequest{What: &guestpb.ConnectRequest_Data{Data: part}}); err != nil {
-			return n, protocol.Decode("send to port", c.subject, err)
+			return n, c.fault(err)
 		}
 		n += len(part)
 	}

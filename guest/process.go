@@ -70,7 +70,7 @@ func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 		err = ErrSilent // the command has ended with ctx
 	}
 	if err != nil {
-		err = c.fault(ctx, engine.OpRun, p.name, streamEnd(ctx, err))
+		err = p.fault(ctx, err)
 		cancel(nil)
 		return nil, err
 	}
@@ -167,7 +167,7 @@ func (p *process) Wait() (engine.Exit, error) {
 
 // Signal implements engine.Process.
 func (p *process) Signal(ctx context.Context, s engine.Signal) error {
-	_, err := call(ctx, p.client, "send "+s.String(), "", p.client.rpc.Signal, &guestpb.SignalRequest{Id: p.id, Signal: int32(s)})
+	_, err := p.client.rpc.Signal(ctx, &guestpb.SignalRequest{Id: p.id, Signal: int32(s)})
 	return err
 }
 
@@ -210,7 +210,7 @@ func (p *process) follow(ctx context.Context) {
 	for {
 		m, err := p.receive()
 		if err != nil {
-			p.err = p.client.fault(ctx, engine.OpRun, p.name, streamEnd(ctx, err))
+			p.err = p.fault(ctx, err)
 			return
 		}
 		switch w := m.What.(type) {
@@ -244,6 +244,11 @@ func (p *process) deliver(w io.Writer, name string, b []byte, before *uint64) er
 		return p.invalid("the guest sent more than %d bytes of its %s", p.cmd.MaxOutput, name)
 	}
 	return Deliver(w, name, b)
+}
+
+// fault returns the error of a command that could not run or was lost.
+func (p *process) fault(ctx context.Context, err error) error {
+	return fault.Wrap(engine.OpRun, p.name, p.client.fault(ctx, streamEnd(ctx, err)))
 }
 
 // invalid returns the error of a guest that breaks the protocol.

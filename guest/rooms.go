@@ -34,9 +34,7 @@ type room struct {
 
 // EnsureRoom implements engine.Engine.
 func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token string) (engine.Ensured, error) {
-	const op = "make room"
-	spec := roomProto(r)
-	a, err := callWithin(ctx, c, roomTimeout, op, string(r.User), c.rooms.Ensure, &guestpb.EnsureRequest{Room: spec, Token: []byte(token)})
+	a, err := c.rooms.Ensure(within(ctx, roomTimeout), &guestpb.EnsureRequest{Room: roomProto(r), Token: []byte(token)})
 	if err != nil {
 		return engine.Ensured{}, err
 	}
@@ -45,21 +43,21 @@ func (c *Client) EnsureRoom(ctx context.Context, r engine.RoomConfig, token stri
 
 // ResetRoom implements engine.Engine.
 func (c *Client) ResetRoom(ctx context.Context, user config.LinuxUser) error {
-	_, err := callWithin(ctx, c, roomTimeout, "reset room", string(user), c.rooms.Reset, &guestpb.ResetRequest{User: string(user)})
+	_, err := c.rooms.Reset(within(ctx, roomTimeout), &guestpb.ResetRequest{User: string(user)})
 	c.closeIdle()
 	return err
 }
 
 // RemoveRoom implements engine.Engine.
 func (c *Client) RemoveRoom(ctx context.Context, user config.LinuxUser, layer bool) error {
-	_, err := callWithin(ctx, c, roomTimeout, "remove room", string(user), c.rooms.Remove, &guestpb.RemoveRequest{User: string(user), Layer: layer})
+	_, err := c.rooms.Remove(within(ctx, roomTimeout), &guestpb.RemoveRequest{User: string(user), Layer: layer})
 	c.closeIdle()
 	return err
 }
 
 // RoomUsages implements engine.Engine.
 func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]engine.RoomUsage, error) {
-	a, err := call(ctx, c, "ask for usage", string(user), c.rooms.Usage, &guestpb.UsageRequest{User: string(user)})
+	a, err := c.rooms.Usage(ctx, &guestpb.UsageRequest{User: string(user)})
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +74,7 @@ func (c *Client) RoomUsages(ctx context.Context, user config.LinuxUser) ([]engin
 
 // RoomProcesses implements engine.Engine.
 func (c *Client) RoomProcesses(ctx context.Context, user config.LinuxUser, folder string) (list []engine.RoomProcess, more bool, err error) {
-	a, err := call(ctx, c, "list processes", string(user), c.rooms.Processes, &guestpb.ProcessesRequest{User: string(user), Folder: folder})
+	a, err := c.rooms.Processes(ctx, &guestpb.ProcessesRequest{User: string(user), Folder: folder})
 	if err != nil {
 		return nil, false, err
 	}

@@ -23,7 +23,7 @@ func (c room) RunShell(ctx context.Context, cmd engine.ShellCommand) (engine.She
 	}
 	// The guest applies the timeout to the wait for the shell and to the command.
 	timeout := cmp.Or(cmd.Timeout, engine.ShellTimeout)
-	a, err := callWithin(ctx, c.Client, 2*timeout+shellSlack, "run in shell", string(cmd.Session), c.shells.Run, r)
+	a, err := c.shells.Run(within(ctx, 2*timeout+shellSlack), r)
 	if err != nil {
 		return engine.ShellResult{}, err
 	}
@@ -41,13 +41,13 @@ func (c room) RunShell(ctx context.Context, cmd engine.ShellCommand) (engine.She
 
 // CancelShell implements engine.Shells.
 func (c room) CancelShell(ctx context.Context, id config.SessionID, which config.CallID) error {
-	_, err := call(ctx, c.Client, "cancel command of session", string(id), c.shells.Cancel, &guestpb.ShellCancelRequest{User: string(c.user), Session: string(id), Call: string(which)})
+	_, err := c.shells.Cancel(ctx, &guestpb.ShellCancelRequest{User: string(c.user), Session: string(id), Call: string(which)})
 	return err
 }
 
 // Sessions implements engine.Shells.
 func (c room) Sessions(ctx context.Context) ([]engine.Session, error) {
-	r, err := call(ctx, c.Client, "list sessions", "", c.shells.Sessions, &guestpb.SessionsRequest{User: string(c.user)})
+	r, err := c.shells.Sessions(ctx, &guestpb.SessionsRequest{User: string(c.user)})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (c room) Sessions(ctx context.Context) ([]engine.Session, error) {
 
 // Transcript implements engine.Shells.
 func (c room) Transcript(ctx context.Context, id config.SessionID) (text string, version uint64, err error) {
-	r, err := call(ctx, c.Client, "read transcript", string(id), c.shells.Transcript, &guestpb.ShellTranscriptRequest{User: string(c.user), Session: string(id)})
+	r, err := c.shells.Transcript(ctx, &guestpb.ShellTranscriptRequest{User: string(c.user), Session: string(id)})
 	if err != nil {
 		return "", 0, err
 	}
@@ -73,7 +73,7 @@ func (c room) Transcript(ctx context.Context, id config.SessionID) (text string,
 
 // CloseSession implements engine.Shells.
 func (c room) CloseSession(ctx context.Context, id config.SessionID) (int, error) {
-	r, err := call(ctx, c.Client, "close session", string(id), c.shells.CloseSession, &guestpb.CloseSessionRequest{User: string(c.user), Session: string(id)})
+	r, err := c.shells.CloseSession(ctx, &guestpb.CloseSessionRequest{User: string(c.user), Session: string(id)})
 	return int(r.GetClosed()), err
 }
 

@@ -22,13 +22,13 @@ const snapshotTimeout = 5 * time.Minute
 // ChangeSnapshot implements engine.Snapshots.
 func (c *Client) ChangeSnapshot(ctx context.Context, user config.LinuxUser, action engine.SnapshotAction, name config.SnapshotName, stop bool) (made string, err error) {
 	r := &guestpb.ChangeSnapshotRequest{User: string(user), Action: string(action), Name: string(name), Stop: stop}
-	a, err := callWithin(ctx, c, snapshotTimeout, r.Action+" snapshot", r.Name, c.snapshots.Change, r)
+	a, err := c.snapshots.Change(within(ctx, snapshotTimeout), r)
 	return printable.Clip(a.GetSnapshot()), err
 }
 
 // ListSnapshots implements engine.Snapshots.
 func (c *Client) ListSnapshots(ctx context.Context, user config.LinuxUser) (list []engine.Snapshot, err error) {
-	a, err := call(ctx, c, "list snapshots", string(user), c.snapshots.List, &guestpb.ListSnapshotsRequest{User: string(user)})
+	a, err := c.snapshots.List(ctx, &guestpb.ListSnapshotsRequest{User: string(user)})
 	for _, s := range a.GetSnapshots()[:min(len(a.GetSnapshots()), engine.MaxSnapshots)] {
 		list = append(list, engine.Snapshot{Name: printable.Clip(s.GetName()), Made: time.Unix(0, s.GetMadeUnixNano())})
 	}
@@ -37,7 +37,7 @@ func (c *Client) ListSnapshots(ctx context.Context, user config.LinuxUser) (list
 
 // DiffSnapshot implements engine.Snapshots.
 func (c *Client) DiffSnapshot(ctx context.Context, user config.LinuxUser, name config.SnapshotName) (list []string, err error) {
-	a, err := callWithin(ctx, c, snapshotTimeout, "compare with snapshot", string(name), c.snapshots.Diff, &guestpb.DiffSnapshotRequest{User: string(user), Name: string(name)})
+	a, err := c.snapshots.Diff(within(ctx, snapshotTimeout), &guestpb.DiffSnapshotRequest{User: string(user), Name: string(name)})
 	for _, change := range a.GetChanges()[:min(len(a.GetChanges()), engine.MaxPathChanges)] {
 		list = append(list, clipPath(change))
 	}
@@ -46,7 +46,7 @@ func (c *Client) DiffSnapshot(ctx context.Context, user config.LinuxUser, name c
 
 // ForkRoom implements engine.Snapshots.
 func (c *Client) ForkRoom(ctx context.Context, user, to config.LinuxUser, uid uint32, stop bool) error {
-	_, err := callWithin(ctx, c, snapshotTimeout, "fork room", string(user), c.snapshots.Fork, &guestpb.ForkRoomRequest{User: string(user), To: string(to), ToUid: uid, Stop: stop})
+	_, err := c.snapshots.Fork(within(ctx, snapshotTimeout), &guestpb.ForkRoomRequest{User: string(user), To: string(to), ToUid: uid, Stop: stop})
 	return err
 }
 
@@ -80,12 +80,12 @@ func (c *Client) ImportRoom(ctx context.Context, r engine.RoomConfig, from io.Re
 // Freeze writes everything to the data disk and makes writers wait until Thaw, or until the time is
 // over. Meanwhile the image file is what a mount expects.
 func (c *Client) Freeze(ctx context.Context, within time.Duration) error {
-	_, err := call(ctx, c, "freeze disk", "", c.rpc.Freeze, &guestpb.FreezeRequest{WithinNanos: int64(within)})
+	_, err := c.rpc.Freeze(ctx, &guestpb.FreezeRequest{WithinNanos: int64(within)})
 	return err
 }
 
 // Thaw ends a Freeze. It fails if the disk was not frozen all the time.
 func (c *Client) Thaw(ctx context.Context) error {
-	_, err := call(ctx, c, "thaw disk", "", c.rpc.Freeze, &guestpb.FreezeRequest{})
+	_, err := c.rpc.Freeze(ctx, &guestpb.FreezeRequest{})
 	return err
 }

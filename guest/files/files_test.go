@@ -25,6 +25,7 @@ import (
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 )
 
 // client returns a client of a worker in this process.
@@ -92,7 +93,7 @@ func read(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.ReadFileRequest
 		text += string(m.Data)
 		proto.Merge(answer, m)
 	}
-	return text, answer, protocol.Decode("read", "", stream.Err())
+	return text, answer, faultrpc.Decode("read", "", stream.Err())
 }
 
 func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileRequest, text string) (*guestpb.WriteFileResponse, error) {
@@ -100,7 +101,7 @@ func write(t *testing.T, c guestpbconnect.FilesClient, r *guestpb.WriteFileReque
 	r.Content = []byte(text)
 	a, err := c.Write(t.Context(), r)
 	if err != nil {
-		return nil, protocol.Decode("write", "", err)
+		return nil, faultrpc.Decode("write", "", err)
 	}
 	return a, nil
 }
@@ -287,7 +288,7 @@ func TestList(t *testing.T) {
 	if r, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, ".")}); err != nil || len(r.Entries) != engine.MaxFolderEntries || !r.Truncated {
 		t.Errorf("without a limit: %v", err)
 	}
-	if _, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "0000")}); fault.KindOf(protocol.Decode("", "", err)) != fault.InvalidArgs {
+	if _, err = c.List(t.Context(), &guestpb.ListFolderRequest{Folder: at(dir, "0000")}); fault.KindOf(faultrpc.Decode("", "", err)) != fault.InvalidArgs {
 		t.Errorf("of a file: %v", err)
 	}
 }
@@ -304,7 +305,7 @@ func TestSearch(t *testing.T) {
 		for stream.Receive() {
 			n, end = n+len(stream.Msg().Matches), stream.Msg().End
 		}
-		return n, end, protocol.Decode("search", "", stream.Err())
+		return n, end, faultrpc.Decode("search", "", stream.Err())
 	}
 	if n, end, err := search(&guestpb.SearchRequest{Root: at(dir, "."), Pattern: "match"}); err != nil || n != engine.MaxMatches || !end.Truncated {
 		t.Errorf("%d, %+v, %v", n, end, err)

@@ -49,7 +49,7 @@ func RunBoot(t *testing.T, connect Connector) {
 
 func info(ctx context.Context, t *testing.T, c *guest.Client) {
 	i := mustInfo(ctx, t, c)
-	if i.Version == "" || i.Version != c.Version() || i.MemoryTotal == 0 || i.MemoryAvailable > i.MemoryTotal || i.Uptime <= 0 {
+	if i.GuestVersion == "" || i.GuestVersion != c.Version() || i.MemoryTotal == 0 || i.MemoryAvailable > i.MemoryTotal || i.UptimeNanos <= 0 {
 		t.Errorf("%+v", i)
 	}
 	if got := output(ctx, t, c, "cat /proc/sys/kernel/osrelease"); got != i.Kernel {
@@ -87,12 +87,12 @@ func root(ctx context.Context, t *testing.T, c *guest.Client) {
 
 // orphans checks that orphaned processes are reaped and not counted as commands.
 func orphans(ctx context.Context, t *testing.T, c *guest.Client) {
-	before := mustInfo(ctx, t, c).Orphans
+	before := mustInfo(ctx, t, c).OrphansReaped
 	const n = 20
 	for range 3 {
 		output(ctx, t, c, fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (sleep 0.1 &); i=$((i+1)); done`, n))
 	}
-	eventually(ctx, t, func() bool { return mustInfo(ctx, t, c).Orphans >= before+3*n })
+	eventually(ctx, t, func() bool { return mustInfo(ctx, t, c).OrphansReaped >= before+3*n })
 	eventually(ctx, t, func() bool { return output(ctx, t, c, `grep -l "^State:.Z" /proc/[0-9]*/status; true`) == "" })
 }
 
@@ -126,11 +126,11 @@ func clock(ctx context.Context, t *testing.T, c *guest.Client) {
 // networkUp checks the route and name servers of a guest with a network.
 func networkUp(ctx context.Context, t *testing.T, c *guest.Client) {
 	switch i := mustInfo(ctx, t, c); i.Network {
-	case guest.NetworkOff:
+	case "none":
 		if got := output(ctx, t, c, `ls /proc/sys/net/ipv4/conf; cat /proc/net/route`); strings.Contains(got, "\t00000000\t") {
 			t.Errorf("a default route without a network:\n%s", got)
 		}
-	case guest.NetworkUp:
+	case "up":
 		if got := output(ctx, t, c, "cat /proc/net/route"); !strings.Contains(got, "\t00000000\t") {
 			t.Errorf("no default route:\n%s", got)
 		}

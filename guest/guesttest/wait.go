@@ -51,7 +51,7 @@ func (w *waiter) wait(ctx context.Context, t *testing.T) {
 	}
 }
 
-func mustInfo(ctx context.Context, t *testing.T, c *guest.Client) guest.Info {
+func mustInfo(ctx context.Context, t *testing.T, c *guest.Client) *guest.Info {
 	t.Helper()
 	i, err := c.Info(ctx)
 	if err != nil {

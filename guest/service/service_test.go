@@ -28,6 +28,7 @@ import (
 	"osaurus-sandbox/guest/room"
 	"osaurus-sandbox/guest/service"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/fault/faultrpc"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/timetest"
 )
@@ -258,7 +259,7 @@ func TestCalls(t *testing.T) {
 	c := connected(t, serve(t, h))
 	ctx := context.Background()
 	info, err := c.Info(ctx)
-	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > printable.MaxText+8 || info.Version != "test" {
+	if err != nil || strings.ContainsRune(info.Kernel, '\x1b') || len(info.Kernel) > printable.MaxText+8 || info.GuestVersion != "test" {
 		t.Errorf("%+v %v", info, err)
 	}
 	now := time.Now()
@@ -293,4 +294,4 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-func wireKind(err error) fault.Kind { return fault.KindOf(protocol.Decode("call", "", err)) }
+func wireKind(err error) fault.Kind { return fault.KindOf(faultrpc.Decode("call", "", err)) }

@@ -81,12 +81,12 @@ func (b *builder) build(ctx context.Context, dir string) error {
 }
 
 // CheckNetwork returns an error unless a guest is connected to the gateway.
-func CheckNetwork(ctx context.Context, guestInfo func(context.Context) (guest.Info, error)) error {
+func CheckNetwork(ctx context.Context, guestInfo func(context.Context) (*guest.Info, error)) error {
 	info, err := guestInfo(ctx)
 	if err != nil {
 		return err
 	}
-	if info.Network != guest.NetworkUp {
+	if info.Network != "up" {
 		return fault.Newf(fault.Unavailable, "use the guest's network", "", "it is %s: %s", info.Network, info.NetworkTrouble)
 	}
 	return nil

@@ -145,9 +145,11 @@ func OpenNetwork(rules ...config.NetworkRule) *network.Options {
 }
 
 // Info asks the guest for its state, and adds the machine's warnings.
-func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
+func (g *Guest) Info(ctx context.Context) (*guest.Info, error) {
 	info, err := g.Client.Info(ctx)
-	info.Warnings = append(info.Warnings, g.Warnings()...)
+	if err == nil {
+		info.Warnings = append(info.Warnings, g.Warnings()...)
+	}
 	return info, err
 }
 

@@ -145,7 +145,7 @@ func checkClock(ctx context.Context, b checker) (string, error) {
 		return "", err
 	}
 	// The guest read its clock between the question and the answer.
-	skew := info.Time.Sub(before)
+	skew := time.Unix(0, info.TimeUnixNano).Sub(before)
 	if passed := time.Since(before); skew > 0 {
 		skew = max(0, skew-passed)
 	}
@@ -214,7 +214,7 @@ func findPackageTool(ctx context.Context, b checker) *packageTool {
 	if err != nil {
 		return nil
 	}
-	return map[string]*packageTool{"alpine": apk, "debian": apt, "ubuntu": apt}[info.OSRelease["ID"]]
+	return map[string]*packageTool{"alpine": apk, "debian": apt, "ubuntu": apt}[info.OsRelease["ID"]]
 }
 
 // address returns the first address that the tool fetches.

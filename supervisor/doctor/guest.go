@@ -38,7 +38,7 @@ type Sandbox interface {
 	Status() machine.Status
 	Start(context.Context, machine.Cause) error
 	Exec(context.Context, engine.Command) (engine.Process, error)
-	Info(context.Context) (guest.Info, error)
+	Info(context.Context) (*guest.Info, error)
 }
 
 // Agents runs commands in the room of a test agent. *agents.Agents implements it.

@@ -27,7 +27,7 @@ import (
 type fake struct {
 	home      config.Home
 	start     error
-	info      func(context.Context) (guest.Info, error)
+	info      func(context.Context) (*guest.Info, error)
 	diagnosed error
 	answers   []answer // of commands; the first that matches counts
 }
@@ -40,7 +40,7 @@ type answer struct {
 }
 
 func healthyFake(t *testing.T) *fake {
-	f := &fake{home: config.Home(t.TempDir()), info: func(context.Context) (guest.Info, error) { return healthy(), nil }}
+	f := &fake{home: config.Home(t.TempDir()), info: func(context.Context) (*guest.Info, error) { return healthy(), nil }}
 	if err := os.MkdirAll(f.home.SharedFolder(), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func healthyFake(t *testing.T) *fake {
 	return f
 }
 
-func healthy() guest.Info {
-	return guest.Info{Time: time.Now(), OSRelease: map[string]string{"ID": "alpine"}, Network: guest.NetworkUp}
+func healthy() *guest.Info {
+	return &guest.Info{TimeUnixNano: time.Now().UnixNano(), OsRelease: map[string]string{"ID": "alpine"}, Network: "up"}
 }
 
 func agent() agents.Agent {
@@ -87,7 +87,7 @@ func (f *fake) Start(context.Context, machine.Cause) error { return f.start }
 func (f *fake) Status() machine.Status {
 	return machine.Status{State: machine.Running, Machine: &boot.Machine{Network: true}}
 }
-func (f *fake) Info(ctx context.Context) (guest.Info, error) { return f.info(ctx) }
+func (f *fake) Info(ctx context.Context) (*guest.Info, error) { return f.info(ctx) }
 
 func (f *fake) Exec(ctx context.Context, cmd engine.Command) (engine.Process, error) {
 	line := strings.Join(cmd.Args, " ")
@@ -151,9 +151,9 @@ func run(t *testing.T, f *fake, target doctor.Target) map[string]doctor.Result {
 func TestMirror(t *testing.T) {
 	for _, dead := range []bool{false, true} {
 		f := healthyFake(t)
-		f.info = func(context.Context) (guest.Info, error) {
+		f.info = func(context.Context) (*guest.Info, error) {
 			info := healthy()
-			info.OSRelease = map[string]string{"ID": "debian"}
+			info.OsRelease = map[string]string{"ID": "debian"}
 			return info, nil
 		}
 		f.answer("apt-get install", "OK", 0)
@@ -191,9 +191,9 @@ func TestHealthy(t *testing.T) {
 func TestEachCheckFails(t *testing.T) {
 	of := func(change func(*guest.Info)) func(*fake) {
 		return func(f *fake) {
-			f.info = func(context.Context) (guest.Info, error) {
+			f.info = func(context.Context) (*guest.Info, error) {
 				info := healthy()
-				change(&info)
+				change(info)
 				return info, nil
 			}
 		}
@@ -214,8 +214,8 @@ func TestEachCheckFails(t *testing.T) {
 		{"reads another file", func(f *fake) { f.answer("cat ", "old", 0) }, []string{"virtiofs-to-guest"}, "you own the workspace"},
 		{"writes nothing", func(f *fake) { f.answer("printf %s", "read-only file system", 1) }, []string{"virtiofs-to-host"}, "you own the workspace"},
 		{"writes elsewhere", func(f *fake) { f.answer("printf %s", "", 0) }, []string{"virtiofs-to-host"}, "you own the workspace"},
-		{"clock is behind", of(func(i *guest.Info) { i.Time = i.Time.Add(-time.Minute) }), []string{"clock"}, "set every half minute"},
-		{"clock is ahead", of(func(i *guest.Info) { i.Time = i.Time.Add(time.Minute) }), []string{"clock"}, "set every half minute"},
+		{"clock is behind", of(func(i *guest.Info) { i.TimeUnixNano -= int64(time.Minute) }), []string{"clock"}, "set every half minute"},
+		{"clock is ahead", of(func(i *guest.Info) { i.TimeUnixNano += int64(time.Minute) }), []string{"clock"}, "set every half minute"},
 		{"disk is full", func(f *fake) { f.answer("df -Pk", "1024", 0) }, []string{"disk-guest"}, "diskGB"},
 		{"has no df", func(f *fake) { f.answer("df -Pk", "not found", 127) }, []string{"disk-guest"}, "osaurus-sandbox restart"},
 		{"df prints nothing", func(f *fake) { f.answer("df -Pk", "", 0) }, []string{"disk-guest"}, "osaurus-sandbox restart"},

@@ -127,8 +127,8 @@ func (g *Guest) Ping(context.Context) error {
 	return g.mute
 }
 
-func (g *Guest) Info(ctx context.Context) (guest.Info, error) {
-	return guest.Info{Kernel: "fake", Time: time.Now(), HasData: true}, g.Ping(ctx)
+func (g *Guest) Info(ctx context.Context) (*guest.Info, error) {
+	return &guest.Info{Kernel: "fake", TimeUnixNano: time.Now().UnixNano(), HasData: true}, g.Ping(ctx)
 }
 func (g *Guest) Gateway() *network.Gateway      { return g.gateway }
 func (g *Guest) Shutdown(context.Context) error { return g.Close() }

@@ -48,7 +48,7 @@ type Guest interface {
 	// Ping returns when the guest has answered.
 	Ping(ctx context.Context) error
 	// Info asks the guest for its state.
-	Info(ctx context.Context) (guest.Info, error)
+	Info(ctx context.Context) (*guest.Info, error)
 	// Stalled says why the machine makes no progress although nobody paused it,
 	// or nil: see vm.Machine.
 	Stalled() error

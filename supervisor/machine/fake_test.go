@@ -273,15 +273,15 @@ func (g *fakeGuest) forget() {
 	g.mute = true
 }
 
-func (g *fakeGuest) Info(ctx context.Context) (guest.Info, error) {
+func (g *fakeGuest) Info(ctx context.Context) (*guest.Info, error) {
 	g.mu.Lock()
 	mute := g.mute
 	g.mu.Unlock()
 	if mute {
 		<-ctx.Done()
-		return guest.Info{}, fault.New(fault.Timeout, "call guest", "", ctx.Err())
+		return nil, fault.New(fault.Timeout, "call guest", "", ctx.Err())
 	}
-	return guest.Info{Version: "fake"}, g.answer(ctx)
+	return &guest.Info{GuestVersion: "fake"}, g.answer(ctx)
 }
 
 func (g *fakeGuest) Shutdown(ctx context.Context) error {

@@ -169,12 +169,12 @@ func (s *Machine) Exec(ctx context.Context, cmd engine.Command) (engine.Process,
 
 // Info asks the guest for its state now; Status has its last report. It
 // starts no guest.
-func (s *Machine) Info(ctx context.Context) (guest.Info, error) {
+func (s *Machine) Info(ctx context.Context) (*guest.Info, error) {
 	s.mu.Lock()
 	g, state := s.guest, s.status.State
 	s.mu.Unlock()
 	if g == nil || state != Running {
-		return guest.Info{}, fault.Newf(fault.Unavailable, "ask guest for its state", "", "the sandbox is %s", state).Advise(adviseStart)
+		return nil, fault.Newf(fault.Unavailable, "ask guest for its state", "", "the sandbox is %s", state).Advise(adviseStart)
 	}
 	return g.Info(ctx)
 }

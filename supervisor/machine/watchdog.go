@@ -133,7 +133,7 @@ func (s *Machine) inquire(life context.Context, g Guest) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil && s.guest == g {
-			s.status.Guest, s.status.GuestAt = &info, time.Now()
+			s.status.Guest, s.status.GuestAt = info, time.Now()
 			s.touch()
 		}
 	})
