@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +14,7 @@ import (
 
 const (
 	// chunkSize is the size of a copy buffer. Most requests and answers fit into one.
-	chunkSize = 16 << 10
+	chunkSize = 8 << 10
 	// sendBuffer is the send buffer for a program; the kernel uses twice that. Its default is seven
 	// times as large.
 	sendBuffer = 16 << 10
@@ -26,8 +25,6 @@ const (
 	// the program can read the host's error.
 	linger = 500 * time.Millisecond
 )
-
-type chunk [chunkSize]byte
 
 // connect connects a program to the host.
 func (s *Socket) connect(c *net.UnixConn) {
@@ -49,20 +46,20 @@ func (s *Socket) connect(c *net.UnixConn) {
 	if _, err := host.Write(from.Bytes()); err != nil {
 		return
 	}
-	s.relay.join(c, host)
+	join(c, host)
 }
 
 // join copies data in both directions until the host closes the connection or the program has gone. A
 // program that only ends its input is still there: the host would take the end for a program that has
 // gone, and cancel its request.
-func (r *Relay) join(program, host Conn) {
+func join(program, host Conn) {
 	var down sync.WaitGroup
 	down.Go(func() {
-		_ = r.carry(program, host)
+		_ = carry(program, host)
 		_ = program.CloseWrite()
 		_ = program.SetReadDeadline(time.Now().Add(linger))
 	})
-	if err := r.carry(host, program); err == nil {
+	if err := carry(host, program); err == nil {
 		waitGone(program)
 		shut(host)
 	} else { // the host reads no more and may have sent an error
@@ -87,50 +84,22 @@ func waitGone(program Conn) {
 }
 
 // carry copies from from to to until the end. It returns an error only if a write fails.
-func (r *Relay) carry(to, from Conn) error {
-	raw, err := from.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	for {
-		b, n := r.receive(raw)
-		if n == 0 {
+func carry(to, from Conn) error {
+	for b := make([]byte, chunkSize); ; {
+		n, ended := from.Read(b)
+		if n > 0 {
+			err := to.SetWriteDeadline(time.Now().Add(stall))
+			if err == nil {
+				_, err = to.Write(b[:n])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if ended != nil {
 			return nil
 		}
-		err := to.SetWriteDeadline(time.Now().Add(stall))
-		if err == nil {
-			_, err = to.Write(b[:n])
-		}
-		r.chunks.Put(b)
-		if err != nil {
-			return err
-		}
 	}
-}
-
-// receive waits for data and takes a chunk from the pool only once there is some. It returns 0 at
-// the end or after an error.
-func (r *Relay) receive(raw syscall.RawConn) (b *chunk, n int) {
-	err := raw.Read(func(fd uintptr) bool {
-		b = r.chunks.Get().(*chunk)
-		for {
-			var err error
-			n, err = unix.Read(int(fd), b[:])
-			if err == unix.EINTR {
-				continue
-			}
-			if err == nil && n > 0 {
-				return true
-			}
-			r.chunks.Put(b)
-			b, n = nil, 0
-			return err != unix.EAGAIN
-		}
-	})
-	if err != nil {
-		return nil, 0
-	}
-	return b, n
 }
 
 // shut ends a connection even if copies of its descriptor are open: a starting command has copies

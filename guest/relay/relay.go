@@ -18,7 +18,7 @@ import (
 const (
 	// maxOpen bounds the connections of one socket. Further connections wait in the kernel. Each
 	// costs this process two descriptors and, if the program does not read, some 180 KiB: twice
-	// sendBuffer, a chunk, and the host's window. The host's own limit is higher.
+	// sendBuffer, two chunks, and the host's window. The host's own limit is higher.
 	maxOpen = 96
 	// maxShared bounds the connections of all sockets, so that they use at most half of the memory
 	// reserved for the guest. A socket with fewer than assured connections may exceed it, so that
@@ -44,8 +44,6 @@ type Conn interface {
 type Relay struct {
 	key  protocol.BridgeKey
 	dial func(context.Context) (Conn, error)
-	// chunks are the copy buffers. An idle connection has none.
-	chunks sync.Pool
 
 	mu    sync.Mutex
 	freed sync.Cond // signalled when a connection or socket ends
@@ -55,7 +53,7 @@ type Relay struct {
 // New returns a relay that authenticates with the key of this boot and connects to the host with
 // dial.
 func New(key protocol.BridgeKey, dial func(context.Context) (Conn, error)) *Relay {
-	r := &Relay{key: key, dial: dial, chunks: sync.Pool{New: func() any { return new(chunk) }}}
+	r := &Relay{key: key, dial: dial}
 	r.freed.L = &r.mu
 	return r
 }
