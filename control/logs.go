@@ -30,13 +30,9 @@ const (
 	sourceConsole = "console"
 )
 
-// DaemonLog returns the path of a daemon's log. A large log is renamed, with config.OldLog
-// appended.
+// DaemonLog returns the path of a daemon's log, which has what it said when it did not start or crashed too.
+// A large log is renamed, with config.OldLog appended.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
-
-// StartLog returns the path of the output of daemons in the background: why one did not
-// start, or crashed.
-func StartLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon-start.log") }
 
 // Logs sends lines of the logs.
 func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *connect.ServerStream[controlpb.LogsResponse]) error {
@@ -84,7 +80,7 @@ func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since 
 
 // LeftLogs reads the logs of a home without a daemon: they say why it did not start.
 func LeftLogs(home config.Home, source string, since time.Time, send func(*controlpb.LogsResponse) error) error {
-	logs, err := logsOf(source, newTail(sourceConsole, filepath.Join(home.Logs(), "console.log")), newTail(sourceDaemon, DaemonLog(home)), newTail(sourceDaemon, StartLog(home)))
+	logs, err := logsOf(source, newTail(sourceConsole, filepath.Join(home.Logs(), "console.log")), newTail(sourceDaemon, DaemonLog(home)))
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -31,10 +30,8 @@ const (
 	// repair its database, and an exiting one stops its guest.
 	daemonLimit = 60 * time.Second
 	daemonPoll  = 20 * time.Millisecond
-	// maxStartError bounds how much of a failed daemon's output is read.
-	maxStartError = 16 << 10
-	// maxStartLog bounds the log of daemons' last output, which may contain stack traces.
-	maxStartLog = 1 << 20
+	// maxStartError bounds how much of a failed daemon's log is read.
+	maxStartError = 1 << 20
 )
 
 // reach connects to the daemon of the home, which records the client's name in the audit log. It
@@ -108,19 +105,15 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	if _, err := home.Make(home.Logs()); err != nil {
 		return nil, err
 	}
-	path := control.StartLog(home)
+	path := control.DaemonLog(home)
 	words, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, op, path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
 	before, err := words.Seek(0, io.SeekEnd)
-	if before > maxStartLog {
-		before, err = 0, words.Truncate(0)
-	}
 	if err != nil {
 		return nil, fault.New(fault.Execution, op, path, errors.Join(err, words.Close()))
 	}
-	slog.New(slog.NewTextHandler(words, nil)).Info("starting a daemon")
 	cmd := exec.Command(program, append([]string{"serve", "--" + quietFlag}, flags...)...)
 	cmd.Dir = "/" // so that it keeps no file system busy
 	cmd.Env = append(os.Environ(), config.HomeVariable+"="+string(home))
@@ -138,7 +131,7 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 	return said, nil
 }
 
-// startError returns a failed program's error, from its exit code and the output of finish.
+// startError returns a failed program's error, from its exit code and what finish wrote into its log.
 func startError(code int, words io.Reader) error {
 	f := fault.Newf(kindOf(code), "start the daemon", "", "it exited at once")
 	lines := bufio.NewScanner(words)

@@ -30,22 +30,9 @@ func TestLastWords(t *testing.T) {
 			t.Errorf("%s: %v", setting, err)
 		}
 	}
-	words, err := os.ReadFile(control.StartLog(home))
-	if err != nil || bytes.Count(words, []byte("time=")) != 2 || !bytes.Contains(words, []byte("first")) || !bytes.Contains(words, []byte("second")) {
+	words, err := os.ReadFile(control.DaemonLog(home))
+	if err != nil || !bytes.Contains(words, []byte("first")) || !bytes.Contains(words, []byte("second")) {
 		t.Errorf("kept is %s, %v", words, err)
-	}
-	if err := os.Truncate(control.StartLog(home), maxStartLog+1); err != nil {
-		t.Fatal(err)
-	}
-	ended, err := startDaemon(home, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; !strings.Contains(err.Error(), "second") {
-		t.Errorf("after too much: %v", err)
-	}
-	if at, err := os.Stat(control.StartLog(home)); err != nil || at.Size() > maxStartLog {
-		t.Errorf("too much is kept: %v", err)
 	}
 }
 
@@ -77,8 +64,8 @@ func TestLogsWithoutDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{
-		control.DaemonLog(home): "time=2026-01-02T03:04:05Z level=INFO msg=begun\n",
-		control.StartLog(home):  "osaurus-sandbox: open database \x1b[31m: malformed\n",
+		control.DaemonLog(home) + config.OldLog: "time=2026-01-02T03:04:05Z level=INFO msg=begun\n",
+		control.DaemonLog(home):                 "osaurus-sandbox: open database \x1b[31m: malformed\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,7 @@ func TestLaunchdIsXML(t *testing.T) {
 			found++
 		}
 	}
-	if found != 2 || !strings.Contains(string(text), "/logs/daemon-start.log</string>") {
+	if found != 2 || !strings.Contains(string(text), "/logs/daemon.log</string>") {
 		t.Errorf("program and home are there %d times:\n%s", found, text)
 	}
 }
@@ -120,7 +120,7 @@ print)
 bootstrap)
   [ -e enabled ] && [ ! -e job ] || exit 5
   [ -e late ] && rm late && exit 5
-  grep -q "$(cat home)/logs/daemon-start.log" "$3" && [ -d "$(cat home)/logs" ] || exit 78
+  grep -q "$(cat home)/logs/daemon.log" "$3" && [ -d "$(cat home)/logs" ] || exit 78
   touch job ;;
 esac
 `

@@ -47,7 +47,7 @@ var launchd = manager{
 	<key>ExitTimeOut</key>
 	<integer>60</integer>
 	<key>StandardErrorPath</key>
-	<string>%[3]s/logs/daemon-start.log</string>
+	<string>%[3]s/logs/daemon.log</string>
 	<key>ProcessType</key>
 	<string>Interactive</string>
 </dict>
