@@ -65,12 +65,7 @@ func AgentDefaults() AgentSettings {
 // agentFields returns the settings in display order.
 func agentFields() table[AgentSettings] {
 	limit := func(key, meaning string, lo, hi int, zero string, at func(*Limits) *int) field[AgentSettings] {
-		of := func(s *AgentSettings) *int { return at(&s.Limits) }
-		f := live(intField("limits."+key, meaning, lo, hi, of))
-		if zero != "" {
-			f = orZero(zero, f, of)
-		}
-		return f
+		return live(limitField("limits."+key, meaning, lo, hi, zero, func(s *AgentSettings) *int { return at(&s.Limits) }))
 	}
 	return table[AgentSettings]{
 		live(boolField("autonomousExec.enabled", "let the agent's tools change something: run commands, write files, install", func(s *AgentSettings) *bool { return &s.AutonomousExec })),

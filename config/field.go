@@ -211,26 +211,22 @@ func boolField[S any](key, meaning string, at func(*S) *bool) field[S] {
 }
 
 func intField[S any](key, meaning string, lo, hi int, at func(*S) *int) field[S] {
-	return newField(key, meaning, fmt.Sprintf("a whole number from %d to %d", lo, hi), verbatim, at, func(n int) (int, error) {
-		if n < lo || n > hi {
+	return limitField(key, meaning, lo, hi, "", at)
+}
+
+// limitField returns a field of a number. If zero is not empty, it also accepts 0, which means that.
+func limitField[S any](key, meaning string, lo, hi int, zero string, at func(*S) *int) field[S] {
+	allowed := fmt.Sprintf("a whole number from %d to %d", lo, hi)
+	if zero != "" {
+		allowed += ", or 0 for " + zero
+	}
+	f := newField(key, meaning, allowed, verbatim, at, func(n int) (int, error) {
+		if (n < lo || n > hi) && (n != 0 || zero == "") {
 			return 0, fmt.Errorf("%d is out of range", n)
 		}
 		return n, nil
 	})
-}
-
-// orZero returns a field of a number that also accepts 0, with a special meaning.
-func orZero[S any](meaning string, f field[S], at func(*S) *int) field[S] {
-	set := f.set
-	f.zero = meaning
-	f.allowed += ", or 0 for " + meaning
-	f.set = func(s *S, raw json.RawMessage) error {
-		if string(raw) == "0" {
-			*at(s) = 0
-			return nil
-		}
-		return set(s, raw)
-	}
+	f.zero = zero
 	return f
 }
 
