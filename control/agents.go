@@ -151,7 +151,7 @@ func processProto(p agents.Process) *controlpb.AgentProcess {
 
 // Exec runs one command as an agent.
 func (s agentService) Exec(ctx context.Context, stream *execStream) (err error) {
-	start, err := receiveStart(stream)
+	start, err := receiveStart(stream, true)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type starter func(context.Context, engine.Command) (engine.Process, error)
 
 // Exec runs one command as root of the guest.
 func (s service) Exec(ctx context.Context, stream *execStream) error {
-	start, err := receiveStart(stream)
+	start, err := receiveStart(stream, true)
 	if err != nil {
 		return err
 	}
@@ -33,8 +33,8 @@ func (s service) Exec(ctx context.Context, stream *execStream) error {
 	return s.exec(ctx, note{action: "exec.root", subject: commandLine(start.Args), strict: true}, start, stream, s.Sandbox.Exec)
 }
 
-// receiveStart receives the first message of a call that runs a command.
-func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
+// receiveStart receives the first message of a call that runs a command, or attaches to a shell without one.
+func receiveStart(stream *execStream, command bool) (*controlpb.ExecStart, error) {
 	first, err := stream.Receive()
 	if err != nil {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "no start: %w", err)
@@ -47,7 +47,7 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 	if len(start.GetRawEnv()) > 0 {
 		start.Env = protos(start.RawEnv, text)
 	}
-	if len(start.GetArgs()) == 0 && start.GetLine() == "" {
+	if start == nil || command && len(start.Args) == 0 && start.Line == "" {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message names no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
 	}
 	return start, nil
@@ -55,7 +55,7 @@ func receiveStart(stream *execStream) (*controlpb.ExecStart, error) {
 
 // exec runs a command between two entries of the audit and carries its streams.
 func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, stream *execStream, run starter) error {
-	return s.audited(ctx, n, func() error {
+	exit, err := answered(ctx, s, n, func() (exit engine.Exit, err error) {
 		out := &sharedStream[controlpb.ExecResponse]{stream: stream}
 		cmd := command(start)
 		cmd.Stdout = inChunks(func(b []byte) error {
@@ -82,22 +82,22 @@ func (s service) exec(ctx context.Context, n note, start *controlpb.ExecStart, s
 		}
 		out.Unlock()
 		if err != nil {
-			return err // the end of the call ends the command
+			return exit, err // the end of the call ends the command
 		}
 		if start.Stdin || cmd.Terminal != nil {
 			go follow(stream, process, in)
 		}
-		exit, err := process.Wait()
-		if err != nil {
-			return err
-		}
-		return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: exitProto(exit)}})
+		return process.Wait()
 	})
+	if err != nil {
+		return err
+	}
+	return stream.Send(&controlpb.ExecResponse{What: &controlpb.ExecResponse_Exit{Exit: exitProto(exit)}})
 }
 
 func exitProto(e engine.Exit) *controlpb.ExecExit {
 	return &controlpb.ExecExit{
-		Status: int32(e.Status()), Signal: int32(e.Signal), TimedOut: e.TimedOut, Idle: e.Idle,
+		Status: int32(e.Status()), Signal: int32(e.Signal), TimedOut: e.TimedOut, Idle: e.Idle, Cause: e.Cause,
 		Oom: e.OOM, Pids: e.PIDs, Quota: e.Quota, StdoutTruncated: e.StdoutTruncated, StderrTruncated: e.StderrTruncated,
 	}
 }

@@ -27,6 +27,8 @@ type RunAs struct {
 	Agent   string   // name or id
 	Secrets []string // of the agent, for the command's environment
 	Tenant  engine.Tenant
+	attach  bool // to a shell of the agent
+	session string
 }
 
 // Run starts a command and returns when it runs. It starts the guest if necessary.
@@ -36,6 +38,9 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 	if as.Agent != "" {
 		call = c.Agents.Exec
 		start.Agent, start.Secrets, start.Tenant = as.Agent, as.Secrets, string(as.Tenant)
+	}
+	if as.attach {
+		call, start.Session = c.Shells.Attach, as.session
 	}
 	stream, first, err := begin(ctx, call, &controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
 	if err != nil {
@@ -98,7 +103,7 @@ func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
 // Resize changes the size of the command's terminal. Behind input that nobody
 // reads it waits until the command ends.
 func (p *Process) Resize(s engine.TerminalSize) error {
-	return p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: resize(s)}})
+	return p.send(&controlpb.ExecRequest{What: &controlpb.ExecRequest_Resize{Resize: &controlpb.Resize{Rows: uint32(s.Rows), Cols: uint32(s.Cols)}}})
 }
 
 // feed carries standard input until it ends or the command does.
@@ -132,7 +137,7 @@ func (p *Process) follow() {
 			p.err = guest.Deliver(p.cmd.Stderr, "error output", w.Stderr)
 		case *controlpb.ExecResponse_Exit:
 			p.exit = engine.Exit{
-				Code: int(w.Exit.Status), Signal: engine.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle,
+				Code: int(w.Exit.Status), Signal: engine.Signal(w.Exit.Signal), TimedOut: w.Exit.TimedOut, Idle: w.Exit.Idle, Cause: w.Exit.Cause,
 				OOM: w.Exit.Oom, PIDs: w.Exit.Pids, Quota: w.Exit.Quota,
 				StdoutTruncated: w.Exit.StdoutTruncated, StderrTruncated: w.Exit.StderrTruncated,
 			}

@@ -3,9 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
-
-	"connectrpc.com/connect"
+	"io"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -86,65 +84,52 @@ func (s shellService) Cancel(ctx context.Context, r *controlpb.CancelInSessionRe
 	return &controlpb.CancelInSessionResponse{}, s.audited(ctx, n, func() error { return room.CancelShell(ctx, id, call) })
 }
 
-type attachStream = connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]
-
 // Attach attaches a terminal to a session's shell.
-func (s shellService) Attach(ctx context.Context, stream *attachStream) error {
-	first, err := stream.Receive()
-	open := first.GetOpen()
-	if err != nil || open == nil {
-		return fault.New(fault.InvalidArgs, "attach to session", "", errors.Join(errors.New("the first message says no session to open"), err)).Advise("Send `open` in the first message.")
+func (s shellService) Attach(ctx context.Context, stream *execStream) error {
+	start, err := receiveStart(stream, false)
+	if err != nil {
+		return err
 	}
-	room, agent, id, err := s.find(ctx, open.Agent, open.Session)
+	room, agent, id, err := s.find(ctx, start.Agent, start.Session)
 	if err != nil {
 		return err
 	}
 	n := note{action: "session.attach", agent: agent.Name, subject: string(id), strict: true}
-	end, err := answered(ctx, s.service, n, func() (*controlpb.AttachEnd, error) {
-		end, err := s.attach(ctx, room, open, id, stream)
-		if ctx.Err() != nil { // the person has left
-			err = nil
+	return s.exec(ctx, n, start, stream, func(ctx context.Context, cmd engine.Command) (engine.Process, error) {
+		size := terminalSize(start.GetTerminal().GetRows(), start.GetTerminal().GetCols())
+		a, err := room.AttachShell(ctx, engine.Shell{Session: id, Env: cmd.Env, Dir: cmd.Dir}, size, cmd.Stdout)
+		if err != nil {
+			return nil, err
 		}
-		return end, err
+		if cmd.Stdin != nil {
+			go func() { _, _ = io.Copy(a, cmd.Stdin) }() // Wait returns why a shell takes nothing more
+		}
+		return attached{a, ctx}, nil
 	})
-	if err != nil || end == nil {
-		return err
-	}
-	return stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Ended{Ended: end}})
 }
 
-// attach passes on input and output until the shell has ended.
-func (s shellService) attach(ctx context.Context, room sessions.Room, open *controlpb.AttachOpen, id config.SessionID, stream *attachStream) (*controlpb.AttachEnd, error) {
-	shell := engine.Shell{Session: id, Env: open.Env, Dir: open.Dir}
-	a, err := room.AttachShell(ctx, shell, sizeOf(open.Size), inChunks(func(b []byte) error {
-		return stream.Send(&controlpb.AttachResponse{What: &controlpb.AttachResponse_Output{Output: b}})
-	}))
-	if err != nil {
-		return nil, err
-	}
-	defer a.Close()
-	go func() { // until the call has ended
-		for {
-			m, err := stream.Receive()
-			if err != nil {
-				return // the client may still watch
-			}
-			switch what := m.What.(type) {
-			case *controlpb.AttachRequest_Input:
-				_, err = a.Write(what.Input)
-			case *controlpb.AttachRequest_Resize:
-				err = a.Resize(sizeOf(what.Resize))
-			}
-			if err != nil {
-				return // Wait returns the reason
-			}
-		}
-	}()
-	end, err := a.Wait()
-	return &controlpb.AttachEnd{Status: int32(end.Code), Cause: end.Cause}, err
+// attached is a shell that a terminal is attached to, as a process.
+type attached struct {
+	engine.Attachment
+	ctx context.Context
 }
 
-func sizeOf(r *controlpb.Resize) engine.TerminalSize { return terminalSize(r.GetRows(), r.GetCols()) }
+// PID implements engine.Process.
+func (a attached) PID() int { return 0 }
+
+// Signal implements engine.Process.
+func (a attached) Signal(context.Context, engine.Signal) error {
+	return fault.Newf(fault.InvalidArgs, "send signal", "", "a shell has a terminal").Advise("Type the key for it.")
+}
+
+// Wait implements engine.Process. A person who has left is no error.
+func (a attached) Wait() (engine.Exit, error) {
+	exit, err := a.Attachment.Wait()
+	if a.ctx.Err() != nil {
+		err = nil
+	}
+	return exit, err
+}
 
 // List lists the sessions of one agent, or of all.
 func (s shellService) List(ctx context.Context, r *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error) {

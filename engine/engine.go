@@ -136,7 +136,7 @@ type Attachment interface {
 	Done() <-chan struct{}
 	// Wait returns when the shell has ended, or with an error when the
 	// attachment has.
-	Wait() (ShellEnd, error)
+	Wait() (Exit, error)
 }
 
 // Jobs are the background commands of a room. All calls but StartJob and Jobs

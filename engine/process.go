@@ -89,6 +89,7 @@ type TerminalSize struct{ Rows, Cols uint16 }
 type Exit struct {
 	Code     int    // its exit code, unless a signal ended it
 	Signal   Signal // the signal that ended it, or 0
+	Cause    string // why a session's shell was ended, if not by itself
 	TimedOut bool   // it was ended because its Timeout was over
 	Idle     bool   // it was ended because its IdleTimeout was over
 

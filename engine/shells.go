@@ -89,9 +89,3 @@ type Session struct {
 	Waiting    int // commands
 	Made, Used time.Time
 }
-
-// ShellEnd is how a shell ended while a terminal was attached.
-type ShellEnd struct {
-	Code  int    // 128 + n after signal n
-	Cause string // why it was ended
-}

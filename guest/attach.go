@@ -21,8 +21,8 @@ type attachment struct {
 	cancel context.CancelFunc
 	sendMu sync.Mutex // a stream has one sender at a time
 	done   chan struct{}
-	end    engine.ShellEnd // after done
-	err    error           // after done
+	end    engine.Exit // after done
+	err    error       // after done
 }
 
 // AttachShell implements engine.Shells. Only a terminal should interpret the output, which comes
@@ -79,7 +79,7 @@ func (a *attachment) Close() error {
 func (a *attachment) Done() <-chan struct{} { return a.done }
 
 // Wait implements engine.Attachment.
-func (a *attachment) Wait() (engine.ShellEnd, error) {
+func (a *attachment) Wait() (engine.Exit, error) {
 	<-a.done
 	return a.end, a.err
 }
@@ -89,7 +89,7 @@ func (a *attachment) follow(ctx context.Context, m *guestpb.ShellAttachResponse,
 	defer a.cancel()
 	for {
 		if ended := m.GetEnded(); ended != nil {
-			a.end = engine.ShellEnd{Code: int(ended.Code), Cause: printable.Clip(ended.Cause)}
+			a.end = engine.Exit{Code: int(ended.Code), Cause: printable.Clip(ended.Cause)}
 			return
 		}
 		if a.err = Deliver(output, "terminal", m.GetOutput()); a.err != nil {

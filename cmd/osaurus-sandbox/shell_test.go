@@ -126,7 +126,7 @@ type noShell struct {
 	controlpbconnect.UnimplementedShellsHandler
 }
 
-func (noShell) Attach(ctx context.Context, _ *connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]) error {
+func (noShell) Attach(ctx context.Context, _ *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -465,316 +465,6 @@ func (*CancelInSessionResponse) Descriptor() ([]byte, []int) {
 	return file_agentshells_proto_rawDescGZIP(), []int{5}
 }
 
-type AttachRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to What:
-	//
-	//	*AttachRequest_Open
-	//	*AttachRequest_Input
-	//	*AttachRequest_Resize
-	What          isAttachRequest_What `protobuf_oneof:"what"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttachRequest) Reset() {
-	*x = AttachRequest{}
-	mi := &file_agentshells_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttachRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttachRequest) ProtoMessage() {}
-
-func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
-func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *AttachRequest) GetWhat() isAttachRequest_What {
-	if x != nil {
-		return x.What
-	}
-	return nil
-}
-
-func (x *AttachRequest) GetOpen() *AttachOpen {
-	if x != nil {
-		if x, ok := x.What.(*AttachRequest_Open); ok {
-			return x.Open
-		}
-	}
-	return nil
-}
-
-func (x *AttachRequest) GetInput() []byte {
-	if x != nil {
-		if x, ok := x.What.(*AttachRequest_Input); ok {
-			return x.Input
-		}
-	}
-	return nil
-}
-
-func (x *AttachRequest) GetResize() *Resize {
-	if x != nil {
-		if x, ok := x.What.(*AttachRequest_Resize); ok {
-			return x.Resize
-		}
-	}
-	return nil
-}
-
-type isAttachRequest_What interface {
-	isAttachRequest_What()
-}
-
-type AttachRequest_Open struct {
-	Open *AttachOpen `protobuf:"bytes,1,opt,name=open,proto3,oneof"`
-}
-
-type AttachRequest_Input struct {
-	Input []byte `protobuf:"bytes,2,opt,name=input,proto3,oneof"`
-}
-
-type AttachRequest_Resize struct {
-	Resize *Resize `protobuf:"bytes,3,opt,name=resize,proto3,oneof"`
-}
-
-func (*AttachRequest_Open) isAttachRequest_What() {}
-
-func (*AttachRequest_Input) isAttachRequest_What() {}
-
-func (*AttachRequest_Resize) isAttachRequest_What() {}
-
-type AttachOpen struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Agent   string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Size    *Resize                `protobuf:"bytes,3,opt,name=size,proto3" json:"size,omitempty"` // of the terminal
-	// For a new shell.
-	Env           []string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"` // NAME=value
-	Dir           string   `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"` // empty: the home
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttachOpen) Reset() {
-	*x = AttachOpen{}
-	mi := &file_agentshells_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttachOpen) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttachOpen) ProtoMessage() {}
-
-func (x *AttachOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttachOpen.ProtoReflect.Descriptor instead.
-func (*AttachOpen) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *AttachOpen) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *AttachOpen) GetSession() string {
-	if x != nil {
-		return x.Session
-	}
-	return ""
-}
-
-func (x *AttachOpen) GetSize() *Resize {
-	if x != nil {
-		return x.Size
-	}
-	return nil
-}
-
-func (x *AttachOpen) GetEnv() []string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *AttachOpen) GetDir() string {
-	if x != nil {
-		return x.Dir
-	}
-	return ""
-}
-
-type AttachResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to What:
-	//
-	//	*AttachResponse_Output
-	//	*AttachResponse_Ended
-	What          isAttachResponse_What `protobuf_oneof:"what"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttachResponse) Reset() {
-	*x = AttachResponse{}
-	mi := &file_agentshells_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttachResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttachResponse) ProtoMessage() {}
-
-func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
-func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *AttachResponse) GetWhat() isAttachResponse_What {
-	if x != nil {
-		return x.What
-	}
-	return nil
-}
-
-func (x *AttachResponse) GetOutput() []byte {
-	if x != nil {
-		if x, ok := x.What.(*AttachResponse_Output); ok {
-			return x.Output
-		}
-	}
-	return nil
-}
-
-func (x *AttachResponse) GetEnded() *AttachEnd {
-	if x != nil {
-		if x, ok := x.What.(*AttachResponse_Ended); ok {
-			return x.Ended
-		}
-	}
-	return nil
-}
-
-type isAttachResponse_What interface {
-	isAttachResponse_What()
-}
-
-type AttachResponse_Output struct {
-	Output []byte `protobuf:"bytes,1,opt,name=output,proto3,oneof"`
-}
-
-type AttachResponse_Ended struct {
-	Ended *AttachEnd `protobuf:"bytes,2,opt,name=ended,proto3,oneof"` // the last one
-}
-
-func (*AttachResponse_Output) isAttachResponse_What() {}
-
-func (*AttachResponse_Ended) isAttachResponse_What() {}
-
-// AttachEnd says that the shell has ended.
-type AttachEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        int32                  `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"` // 128 + n after signal n
-	Cause         string                 `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`    // why, if it did not end by itself
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttachEnd) Reset() {
-	*x = AttachEnd{}
-	mi := &file_agentshells_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttachEnd) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttachEnd) ProtoMessage() {}
-
-func (x *AttachEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttachEnd.ProtoReflect.Descriptor instead.
-func (*AttachEnd) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *AttachEnd) GetStatus() int32 {
-	if x != nil {
-		return x.Status
-	}
-	return 0
-}
-
-func (x *AttachEnd) GetCause() string {
-	if x != nil {
-		return x.Cause
-	}
-	return ""
-}
-
 type ListSessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // empty: all
@@ -784,7 +474,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_agentshells_proto_msgTypes[10]
+	mi := &file_agentshells_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +486,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[10]
+	mi := &file_agentshells_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +499,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{10}
+	return file_agentshells_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSessionsRequest) GetAgent() string {
@@ -828,7 +518,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_agentshells_proto_msgTypes[11]
+	mi := &file_agentshells_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +530,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[11]
+	mi := &file_agentshells_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +543,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{11}
+	return file_agentshells_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -883,7 +573,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_agentshells_proto_msgTypes[12]
+	mi := &file_agentshells_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +585,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[12]
+	mi := &file_agentshells_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +598,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{12}
+	return file_agentshells_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Session) GetAgent() string {
@@ -991,7 +681,7 @@ type TranscriptRequest struct {
 
 func (x *TranscriptRequest) Reset() {
 	*x = TranscriptRequest{}
-	mi := &file_agentshells_proto_msgTypes[13]
+	mi := &file_agentshells_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +693,7 @@ func (x *TranscriptRequest) String() string {
 func (*TranscriptRequest) ProtoMessage() {}
 
 func (x *TranscriptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[13]
+	mi := &file_agentshells_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +706,7 @@ func (x *TranscriptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptRequest.ProtoReflect.Descriptor instead.
 func (*TranscriptRequest) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{13}
+	return file_agentshells_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TranscriptRequest) GetAgent() string {
@@ -1042,7 +732,7 @@ type TranscriptResponse struct {
 
 func (x *TranscriptResponse) Reset() {
 	*x = TranscriptResponse{}
-	mi := &file_agentshells_proto_msgTypes[14]
+	mi := &file_agentshells_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +744,7 @@ func (x *TranscriptResponse) String() string {
 func (*TranscriptResponse) ProtoMessage() {}
 
 func (x *TranscriptResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[14]
+	mi := &file_agentshells_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +757,7 @@ func (x *TranscriptResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TranscriptResponse.ProtoReflect.Descriptor instead.
 func (*TranscriptResponse) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{14}
+	return file_agentshells_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TranscriptResponse) GetText() string {
@@ -1087,7 +777,7 @@ type CloseSessionRequest struct {
 
 func (x *CloseSessionRequest) Reset() {
 	*x = CloseSessionRequest{}
-	mi := &file_agentshells_proto_msgTypes[15]
+	mi := &file_agentshells_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +789,7 @@ func (x *CloseSessionRequest) String() string {
 func (*CloseSessionRequest) ProtoMessage() {}
 
 func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[15]
+	mi := &file_agentshells_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +802,7 @@ func (x *CloseSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionRequest.ProtoReflect.Descriptor instead.
 func (*CloseSessionRequest) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{15}
+	return file_agentshells_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CloseSessionRequest) GetAgent() string {
@@ -1137,7 +827,7 @@ type CloseSessionResponse struct {
 
 func (x *CloseSessionResponse) Reset() {
 	*x = CloseSessionResponse{}
-	mi := &file_agentshells_proto_msgTypes[16]
+	mi := &file_agentshells_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +839,7 @@ func (x *CloseSessionResponse) String() string {
 func (*CloseSessionResponse) ProtoMessage() {}
 
 func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentshells_proto_msgTypes[16]
+	mi := &file_agentshells_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +852,7 @@ func (x *CloseSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionResponse.ProtoReflect.Descriptor instead.
 func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
-	return file_agentshells_proto_rawDescGZIP(), []int{16}
+	return file_agentshells_proto_rawDescGZIP(), []int{12}
 }
 
 var File_agentshells_proto protoreflect.FileDescriptor
@@ -1204,26 +894,7 @@ const file_agentshells_proto_rawDesc = "" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
 	"\x04call\x18\x03 \x01(\tR\x04call\"\x19\n" +
-	"\x17CancelInSessionResponse\"\x9b\x01\n" +
-	"\rAttachRequest\x124\n" +
-	"\x04open\x18\x01 \x01(\v2\x1e.osaurus.control.v1.AttachOpenH\x00R\x04open\x12\x16\n" +
-	"\x05input\x18\x02 \x01(\fH\x00R\x05input\x124\n" +
-	"\x06resize\x18\x03 \x01(\v2\x1a.osaurus.control.v1.ResizeH\x00R\x06resizeB\x06\n" +
-	"\x04what\"\x90\x01\n" +
-	"\n" +
-	"AttachOpen\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
-	"\asession\x18\x02 \x01(\tR\asession\x12.\n" +
-	"\x04size\x18\x03 \x01(\v2\x1a.osaurus.control.v1.ResizeR\x04size\x12\x10\n" +
-	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
-	"\x03dir\x18\x05 \x01(\tR\x03dir\"i\n" +
-	"\x0eAttachResponse\x12\x18\n" +
-	"\x06output\x18\x01 \x01(\fH\x00R\x06output\x125\n" +
-	"\x05ended\x18\x02 \x01(\v2\x1d.osaurus.control.v1.AttachEndH\x00R\x05endedB\x06\n" +
-	"\x04what\"9\n" +
-	"\tAttachEnd\x12\x16\n" +
-	"\x06status\x18\x01 \x01(\x05R\x06status\x12\x14\n" +
-	"\x05cause\x18\x02 \x01(\tR\x05cause\"+\n" +
+	"\x17CancelInSessionResponse\"+\n" +
 	"\x13ListSessionsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"O\n" +
 	"\x14ListSessionsResponse\x127\n" +
@@ -1248,11 +919,11 @@ const file_agentshells_proto_rawDesc = "" +
 	"\x13CloseSessionRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\"\x16\n" +
-	"\x14CloseSessionResponse2\xae\x04\n" +
+	"\x14CloseSessionResponse2\xaa\x04\n" +
 	"\x06Shells\x12X\n" +
 	"\x03Run\x12'.osaurus.control.v1.RunInSessionRequest\x1a(.osaurus.control.v1.RunInSessionResponse\x12a\n" +
-	"\x06Cancel\x12*.osaurus.control.v1.CancelInSessionRequest\x1a+.osaurus.control.v1.CancelInSessionResponse\x12S\n" +
-	"\x06Attach\x12!.osaurus.control.v1.AttachRequest\x1a\".osaurus.control.v1.AttachResponse(\x010\x01\x12Y\n" +
+	"\x06Cancel\x12*.osaurus.control.v1.CancelInSessionRequest\x1a+.osaurus.control.v1.CancelInSessionResponse\x12O\n" +
+	"\x06Attach\x12\x1f.osaurus.control.v1.ExecRequest\x1a .osaurus.control.v1.ExecResponse(\x010\x01\x12Y\n" +
 	"\x04List\x12'.osaurus.control.v1.ListSessionsRequest\x1a(.osaurus.control.v1.ListSessionsResponse\x12[\n" +
 	"\n" +
 	"Transcript\x12%.osaurus.control.v1.TranscriptRequest\x1a&.osaurus.control.v1.TranscriptResponse\x12Z\n" +
@@ -1270,7 +941,7 @@ func file_agentshells_proto_rawDescGZIP() []byte {
 	return file_agentshells_proto_rawDescData
 }
 
-var file_agentshells_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_agentshells_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_agentshells_proto_goTypes = []any{
 	(*RunInSessionRequest)(nil),     // 0: osaurus.control.v1.RunInSessionRequest
 	(*RunInSessionResponse)(nil),    // 1: osaurus.control.v1.RunInSessionResponse
@@ -1278,52 +949,45 @@ var file_agentshells_proto_goTypes = []any{
 	(*LateOutput)(nil),              // 3: osaurus.control.v1.LateOutput
 	(*CancelInSessionRequest)(nil),  // 4: osaurus.control.v1.CancelInSessionRequest
 	(*CancelInSessionResponse)(nil), // 5: osaurus.control.v1.CancelInSessionResponse
-	(*AttachRequest)(nil),           // 6: osaurus.control.v1.AttachRequest
-	(*AttachOpen)(nil),              // 7: osaurus.control.v1.AttachOpen
-	(*AttachResponse)(nil),          // 8: osaurus.control.v1.AttachResponse
-	(*AttachEnd)(nil),               // 9: osaurus.control.v1.AttachEnd
-	(*ListSessionsRequest)(nil),     // 10: osaurus.control.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),    // 11: osaurus.control.v1.ListSessionsResponse
-	(*Session)(nil),                 // 12: osaurus.control.v1.Session
-	(*TranscriptRequest)(nil),       // 13: osaurus.control.v1.TranscriptRequest
-	(*TranscriptResponse)(nil),      // 14: osaurus.control.v1.TranscriptResponse
-	(*CloseSessionRequest)(nil),     // 15: osaurus.control.v1.CloseSessionRequest
-	(*CloseSessionResponse)(nil),    // 16: osaurus.control.v1.CloseSessionResponse
-	(*durationpb.Duration)(nil),     // 17: google.protobuf.Duration
-	(*Resize)(nil),                  // 18: osaurus.control.v1.Resize
-	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
+	(*ListSessionsRequest)(nil),     // 6: osaurus.control.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),    // 7: osaurus.control.v1.ListSessionsResponse
+	(*Session)(nil),                 // 8: osaurus.control.v1.Session
+	(*TranscriptRequest)(nil),       // 9: osaurus.control.v1.TranscriptRequest
+	(*TranscriptResponse)(nil),      // 10: osaurus.control.v1.TranscriptResponse
+	(*CloseSessionRequest)(nil),     // 11: osaurus.control.v1.CloseSessionRequest
+	(*CloseSessionResponse)(nil),    // 12: osaurus.control.v1.CloseSessionResponse
+	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 14: google.protobuf.Timestamp
+	(*ExecRequest)(nil),             // 15: osaurus.control.v1.ExecRequest
+	(*ExecResponse)(nil),            // 16: osaurus.control.v1.ExecResponse
 }
 var file_agentshells_proto_depIdxs = []int32{
-	17, // 0: osaurus.control.v1.RunInSessionRequest.timeout:type_name -> google.protobuf.Duration
+	13, // 0: osaurus.control.v1.RunInSessionRequest.timeout:type_name -> google.protobuf.Duration
 	2,  // 1: osaurus.control.v1.RunInSessionResponse.stdout:type_name -> osaurus.control.v1.SessionOutput
 	2,  // 2: osaurus.control.v1.RunInSessionResponse.stderr:type_name -> osaurus.control.v1.SessionOutput
 	3,  // 3: osaurus.control.v1.RunInSessionResponse.late:type_name -> osaurus.control.v1.LateOutput
-	17, // 4: osaurus.control.v1.RunInSessionResponse.duration:type_name -> google.protobuf.Duration
+	13, // 4: osaurus.control.v1.RunInSessionResponse.duration:type_name -> google.protobuf.Duration
 	2,  // 5: osaurus.control.v1.LateOutput.output:type_name -> osaurus.control.v1.SessionOutput
-	7,  // 6: osaurus.control.v1.AttachRequest.open:type_name -> osaurus.control.v1.AttachOpen
-	18, // 7: osaurus.control.v1.AttachRequest.resize:type_name -> osaurus.control.v1.Resize
-	18, // 8: osaurus.control.v1.AttachOpen.size:type_name -> osaurus.control.v1.Resize
-	9,  // 9: osaurus.control.v1.AttachResponse.ended:type_name -> osaurus.control.v1.AttachEnd
-	12, // 10: osaurus.control.v1.ListSessionsResponse.sessions:type_name -> osaurus.control.v1.Session
-	19, // 11: osaurus.control.v1.Session.made:type_name -> google.protobuf.Timestamp
-	19, // 12: osaurus.control.v1.Session.used:type_name -> google.protobuf.Timestamp
-	0,  // 13: osaurus.control.v1.Shells.Run:input_type -> osaurus.control.v1.RunInSessionRequest
-	4,  // 14: osaurus.control.v1.Shells.Cancel:input_type -> osaurus.control.v1.CancelInSessionRequest
-	6,  // 15: osaurus.control.v1.Shells.Attach:input_type -> osaurus.control.v1.AttachRequest
-	10, // 16: osaurus.control.v1.Shells.List:input_type -> osaurus.control.v1.ListSessionsRequest
-	13, // 17: osaurus.control.v1.Shells.Transcript:input_type -> osaurus.control.v1.TranscriptRequest
-	15, // 18: osaurus.control.v1.Shells.Close:input_type -> osaurus.control.v1.CloseSessionRequest
-	1,  // 19: osaurus.control.v1.Shells.Run:output_type -> osaurus.control.v1.RunInSessionResponse
-	5,  // 20: osaurus.control.v1.Shells.Cancel:output_type -> osaurus.control.v1.CancelInSessionResponse
-	8,  // 21: osaurus.control.v1.Shells.Attach:output_type -> osaurus.control.v1.AttachResponse
-	11, // 22: osaurus.control.v1.Shells.List:output_type -> osaurus.control.v1.ListSessionsResponse
-	14, // 23: osaurus.control.v1.Shells.Transcript:output_type -> osaurus.control.v1.TranscriptResponse
-	16, // 24: osaurus.control.v1.Shells.Close:output_type -> osaurus.control.v1.CloseSessionResponse
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 6: osaurus.control.v1.ListSessionsResponse.sessions:type_name -> osaurus.control.v1.Session
+	14, // 7: osaurus.control.v1.Session.made:type_name -> google.protobuf.Timestamp
+	14, // 8: osaurus.control.v1.Session.used:type_name -> google.protobuf.Timestamp
+	0,  // 9: osaurus.control.v1.Shells.Run:input_type -> osaurus.control.v1.RunInSessionRequest
+	4,  // 10: osaurus.control.v1.Shells.Cancel:input_type -> osaurus.control.v1.CancelInSessionRequest
+	15, // 11: osaurus.control.v1.Shells.Attach:input_type -> osaurus.control.v1.ExecRequest
+	6,  // 12: osaurus.control.v1.Shells.List:input_type -> osaurus.control.v1.ListSessionsRequest
+	9,  // 13: osaurus.control.v1.Shells.Transcript:input_type -> osaurus.control.v1.TranscriptRequest
+	11, // 14: osaurus.control.v1.Shells.Close:input_type -> osaurus.control.v1.CloseSessionRequest
+	1,  // 15: osaurus.control.v1.Shells.Run:output_type -> osaurus.control.v1.RunInSessionResponse
+	5,  // 16: osaurus.control.v1.Shells.Cancel:output_type -> osaurus.control.v1.CancelInSessionResponse
+	16, // 17: osaurus.control.v1.Shells.Attach:output_type -> osaurus.control.v1.ExecResponse
+	7,  // 18: osaurus.control.v1.Shells.List:output_type -> osaurus.control.v1.ListSessionsResponse
+	10, // 19: osaurus.control.v1.Shells.Transcript:output_type -> osaurus.control.v1.TranscriptResponse
+	12, // 20: osaurus.control.v1.Shells.Close:output_type -> osaurus.control.v1.CloseSessionResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agentshells_proto_init() }
@@ -1332,22 +996,13 @@ func file_agentshells_proto_init() {
 		return
 	}
 	file_control_proto_init()
-	file_agentshells_proto_msgTypes[6].OneofWrappers = []any{
-		(*AttachRequest_Open)(nil),
-		(*AttachRequest_Input)(nil),
-		(*AttachRequest_Resize)(nil),
-	}
-	file_agentshells_proto_msgTypes[8].OneofWrappers = []any{
-		(*AttachResponse_Output)(nil),
-		(*AttachResponse_Ended)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentshells_proto_rawDesc), len(file_agentshells_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1393,6 +1393,7 @@ type ExecStart struct {
 	ReadOnly      bool     `protobuf:"varint,12,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Tenant        string   `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"`   // for whom it runs, for the audit
 	Secrets       []string `protobuf:"bytes,16,rep,name=secrets,proto3" json:"secrets,omitempty"` // names of the agent's secrets, added to its environment
+	Session       string   `protobuf:"bytes,17,opt,name=session,proto3" json:"session,omitempty"` // for Shells.Attach, in place of a command
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1537,6 +1538,13 @@ func (x *ExecStart) GetSecrets() []string {
 		return x.Secrets
 	}
 	return nil
+}
+
+func (x *ExecStart) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
 }
 
 // Terminal runs the command on a terminal instead of pipes: all output is in stdout.
@@ -1780,6 +1788,7 @@ type ExecExit struct {
 	// Bytes that were left out of a stream, after the first and before the last.
 	StdoutTruncated uint64 `protobuf:"varint,8,opt,name=stdout_truncated,json=stdoutTruncated,proto3" json:"stdout_truncated,omitempty"`
 	StderrTruncated uint64 `protobuf:"varint,9,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
+	Cause           string `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"` // why a session's shell was ended, if not by itself
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1875,6 +1884,13 @@ func (x *ExecExit) GetStderrTruncated() uint64 {
 		return x.StderrTruncated
 	}
 	return 0
+}
+
+func (x *ExecExit) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
 }
 
 type SignalRequest struct {
@@ -2978,7 +2994,7 @@ const file_control_proto_rawDesc = "" +
 	"\bStdinEnd\"0\n" +
 	"\x06Resize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
-	"\x04cols\x18\x02 \x01(\rR\x04cols\"\xe6\x03\n" +
+	"\x04cols\x18\x02 \x01(\rR\x04cols\"\x80\x04\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\tR\x04args\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
@@ -2997,7 +3013,8 @@ const file_control_proto_rawDesc = "" +
 	"max_output\x18\v \x01(\x04R\tmaxOutput\x12\x1b\n" +
 	"\tread_only\x18\f \x01(\bR\breadOnly\x12\x16\n" +
 	"\x06tenant\x18\r \x01(\tR\x06tenant\x12\x18\n" +
-	"\asecrets\x18\x10 \x03(\tR\asecrets\"F\n" +
+	"\asecrets\x18\x10 \x03(\tR\asecrets\x12\x18\n" +
+	"\asession\x18\x11 \x01(\tR\asession\"F\n" +
 	"\bTerminal\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x12\n" +
 	"\x04cols\x18\x02 \x01(\rR\x04cols\x12\x12\n" +
@@ -3010,7 +3027,7 @@ const file_control_proto_rawDesc = "" +
 	"\x04what\"/\n" +
 	"\vExecStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\xfd\x01\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"\x93\x02\n" +
 	"\bExecExit\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\x05R\x06status\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
@@ -3020,7 +3037,9 @@ const file_control_proto_rawDesc = "" +
 	"\x04pids\x18\x06 \x01(\bR\x04pids\x12\x14\n" +
 	"\x05quota\x18\a \x01(\bR\x05quota\x12)\n" +
 	"\x10stdout_truncated\x18\b \x01(\x04R\x0fstdoutTruncated\x12)\n" +
-	"\x10stderr_truncated\x18\t \x01(\x04R\x0fstderrTruncated\"7\n" +
+	"\x10stderr_truncated\x18\t \x01(\x04R\x0fstderrTruncated\x12\x14\n" +
+	"\x05cause\x18\n" +
+	" \x01(\tR\x05cause\"7\n" +
 	"\rSignalRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x10\n" +

@@ -61,11 +61,12 @@ type ShellsClient interface {
 	// with SIGINT, SIGTERM, SIGKILL, and at last by ending the shell. Run returns the output
 	// until then. Cancel returns when the call has ended, or fails with not_found.
 	Cancel(context.Context, *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error)
-	// Attach attaches a person's terminal to a session's shell, which Run uses too. The first
-	// request is open. The responses are what the terminal shows, beginning with what it showed
+	// Attach attaches a person's terminal to a session's shell, which Run uses too. The messages
+	// are those of Sandbox.Exec: start has agent, session and terminal, and env and dir for a new shell;
+	// stdin is what is typed. Stdout is what the terminal shows, beginning with what it showed
 	// last. Several may be attached. The end of the call leaves the shell as it is. It starts
 	// the guest if needed, and keeps it from being stopped as idle.
-	Attach(context.Context) (*connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse], error)
+	Attach(context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error)
 	// List returns the sessions of one agent, or of all. It starts no guest: without one, it
 	// lists sessions with a transcript.
 	List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error)
@@ -99,7 +100,7 @@ func NewShellsClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 			connect.WithSchema(shellsMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
-		attach: connect.NewClient[controlpb.AttachRequest, controlpb.AttachResponse](
+		attach: connect.NewClient[controlpb.ExecRequest, controlpb.ExecResponse](
 			httpClient,
 			baseURL+ShellsAttachProcedure,
 			connect.WithSchema(shellsMethods.ByName("Attach")),
@@ -130,7 +131,7 @@ func NewShellsClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 type shellsClient struct {
 	run        *connect.Client[controlpb.RunInSessionRequest, controlpb.RunInSessionResponse]
 	cancel     *connect.Client[controlpb.CancelInSessionRequest, controlpb.CancelInSessionResponse]
-	attach     *connect.Client[controlpb.AttachRequest, controlpb.AttachResponse]
+	attach     *connect.Client[controlpb.ExecRequest, controlpb.ExecResponse]
 	list       *connect.Client[controlpb.ListSessionsRequest, controlpb.ListSessionsResponse]
 	transcript *connect.Client[controlpb.TranscriptRequest, controlpb.TranscriptResponse]
 	close      *connect.Client[controlpb.CloseSessionRequest, controlpb.CloseSessionResponse]
@@ -155,7 +156,7 @@ func (c *shellsClient) Cancel(ctx context.Context, req *controlpb.CancelInSessio
 }
 
 // Attach calls osaurus.control.v1.Shells.Attach.
-func (c *shellsClient) Attach(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.AttachRequest, controlpb.AttachResponse], error) {
+func (c *shellsClient) Attach(ctx context.Context) (*connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse], error) {
 	return c.attach.CallBidiStreamSimple(ctx)
 }
 
@@ -196,11 +197,12 @@ type ShellsHandler interface {
 	// with SIGINT, SIGTERM, SIGKILL, and at last by ending the shell. Run returns the output
 	// until then. Cancel returns when the call has ended, or fails with not_found.
 	Cancel(context.Context, *controlpb.CancelInSessionRequest) (*controlpb.CancelInSessionResponse, error)
-	// Attach attaches a person's terminal to a session's shell, which Run uses too. The first
-	// request is open. The responses are what the terminal shows, beginning with what it showed
+	// Attach attaches a person's terminal to a session's shell, which Run uses too. The messages
+	// are those of Sandbox.Exec: start has agent, session and terminal, and env and dir for a new shell;
+	// stdin is what is typed. Stdout is what the terminal shows, beginning with what it showed
 	// last. Several may be attached. The end of the call leaves the shell as it is. It starts
 	// the guest if needed, and keeps it from being stopped as idle.
-	Attach(context.Context, *connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]) error
+	Attach(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error
 	// List returns the sessions of one agent, or of all. It starts no guest: without one, it
 	// lists sessions with a transcript.
 	List(context.Context, *controlpb.ListSessionsRequest) (*controlpb.ListSessionsResponse, error)
@@ -285,7 +287,7 @@ func (UnimplementedShellsHandler) Cancel(context.Context, *controlpb.CancelInSes
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Cancel is not implemented"))
 }
 
-func (UnimplementedShellsHandler) Attach(context.Context, *connect.BidiStream[controlpb.AttachRequest, controlpb.AttachResponse]) error {
+func (UnimplementedShellsHandler) Attach(context.Context, *connect.BidiStream[controlpb.ExecRequest, controlpb.ExecResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Shells.Attach is not implemented"))
 }
 
