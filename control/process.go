@@ -2,8 +2,13 @@ package control
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
+	"sync"
 	"unicode/utf8"
+
+	"connectrpc.com/connect"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -11,15 +16,21 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
+// execCall is a call that runs a command, at its client.
+type execCall = connect.BidiStreamForClientSimple[controlpb.ExecRequest, controlpb.ExecResponse]
+
 // Process is a command that runs in the guest. It implements engine.Process.
 type Process struct {
-	*duplex[controlpb.ExecRequest, controlpb.ExecResponse]
-	client *Client
-	cmd    engine.Command
-	id     string
-	pid    int
-	exit   engine.Exit // after done
-	err    error       // after done
+	client  *Client
+	cmd     engine.Command
+	stream  *execCall
+	sending sync.Mutex // a stream has one sender at a time
+	ctx     context.Context
+	cancel  context.CancelFunc
+	started *controlpb.ExecStarted
+	done    chan struct{}
+	exit    engine.Exit // after done
+	err     error       // after done
 }
 
 // RunAs is the agent and user that a command runs as. The zero value is root of the guest.
@@ -42,17 +53,15 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 	if as.attach {
 		call, start.Session = c.Shells.Attach, as.session
 	}
-	stream, first, err := begin(ctx, call, &controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}})
-	if err != nil {
+	p := &Process{client: c, cmd: cmd, done: make(chan struct{})}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	if err := p.begin(call, &controlpb.ExecRequest{What: &controlpb.ExecRequest_Start{Start: start}}); err != nil {
+		p.cancel()
 		return nil, err
 	}
-	if first.GetStarted() == nil {
-		stream.cancel()
-		return nil, fault.Newf(fault.Execution, "run command", "", "the daemon did not say that it was started")
-	}
-	p := &Process{duplex: stream, client: c, cmd: cmd, id: first.GetStarted().Id, pid: int(first.GetStarted().Pid)}
 	if cmd.Stdin != nil || cmd.Terminal != nil { // there is more to send
-		p.keepOpen()
+		// The transport looks at the context only when the request has ended.
+		context.AfterFunc(p.ctx, func() { _ = p.stream.CloseRequest() })
 	} else {
 		_ = p.stream.CloseRequest()
 	}
@@ -62,6 +71,40 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 	go p.follow()
 	return p, nil
 }
+
+// begin makes the call, and returns when the command runs.
+func (p *Process) begin(call func(context.Context) (*execCall, error), start *controlpb.ExecRequest) (err error) {
+	if p.stream, err = call(p.ctx); err != nil {
+		return err
+	}
+	if err := p.stream.Send(start); err != nil && !errors.Is(err, io.EOF) { // with EOF, receive has the reason
+		return err
+	}
+	first, err := p.receive()
+	if err == nil && first.GetStarted() == nil {
+		err = fault.Newf(fault.Execution, "run command", "", "the daemon did not say that it was started")
+	}
+	p.started = first.GetStarted()
+	return err
+}
+
+func (p *Process) send(m *controlpb.ExecRequest) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return p.stream.Send(m)
+}
+
+// receive returns the next answer.
+func (p *Process) receive() (*controlpb.ExecResponse, error) {
+	m, err := p.stream.Receive()
+	if errors.Is(err, io.EOF) {
+		err = fault.Newf(fault.Unavailable, "run command", "", "the daemon did not say how it ended").Advise("See `osaurus-sandbox logs`.")
+	}
+	return m, err
+}
+
+// Done is closed when Wait would not block.
+func (p *Process) Done() <-chan struct{} { return p.done }
 
 // startOf is the start of a command for the wire, without its streams.
 func startOf(cmd engine.Command) *controlpb.ExecStart {
@@ -86,7 +129,7 @@ func carried(list []string) (texts []string, raw [][]byte) {
 }
 
 // PID is the command's process id in the guest.
-func (p *Process) PID() int { return p.pid }
+func (p *Process) PID() int { return int(p.started.Pid) }
 
 // Wait returns when the command has ended and all its output is written.
 func (p *Process) Wait() (engine.Exit, error) {
@@ -96,7 +139,7 @@ func (p *Process) Wait() (engine.Exit, error) {
 
 // Signal sends a signal to the command's process group.
 func (p *Process) Signal(ctx context.Context, s engine.Signal) error {
-	_, err := p.client.Signal(ctx, &controlpb.SignalRequest{Id: p.id, Signal: int32(s)})
+	_, err := p.client.Signal(ctx, &controlpb.SignalRequest{Id: p.started.Id, Signal: int32(s)})
 	return err
 }
 
