@@ -60,7 +60,7 @@ func New(t testing.TB, o Options) *World {
 			t.Fatal(err)
 		}
 	}
-	keys := vault.New(vault.Options{Home: o.Home, Which: func() config.SecretStore { return config.SecretsInFile }, Log: log})
+	keys := vault.New(vault.Options{Home: o.Home, Bindings: new(vault.Bindings), Which: func() config.SecretStore { return config.SecretsInFile }, Log: log})
 	home := hosttest.OpenHome(t, o.Home, o.Backend, agents.Options{Folders: o.Folders, Tokens: o.Tokens, Secrets: keys, Record: hosttest.Discard{}, Log: log})
 	db := home.DB
 	keys.Audit = audit.New(db)

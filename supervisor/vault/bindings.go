@@ -64,9 +64,6 @@ func (b *Bindings) put(k secrets.Key, to secrets.Binding) {
 
 // of returns the bindings of an agent's secrets.
 func (b *Bindings) of(agent config.AgentID) map[secrets.Key]secrets.Binding {
-	if b == nil {
-		return nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.all[agent])
@@ -74,9 +71,6 @@ func (b *Bindings) of(agent config.AgentID) map[secrets.Key]secrets.Binding {
 
 // find returns the binding of a secret.
 func (b *Bindings) find(k secrets.Key) (to secrets.Binding, bound bool) {
-	if b == nil {
-		return to, false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to, bound = b.all[k.Agent][k]
@@ -85,9 +79,6 @@ func (b *Bindings) find(k secrets.Key) (to secrets.Binding, bound bool) {
 
 // any reports whether a secret is bound.
 func (b *Bindings) any() bool {
-	if b == nil {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.all) > 0
@@ -96,9 +87,6 @@ func (b *Bindings) any() bool {
 // set binds a secret. One that was bound keeps its placeholder, which programs may have.
 func (b *Bindings) set(ctx context.Context, k secrets.Key, to secrets.Binding) error {
 	const op = "bind secret"
-	if b == nil {
-		return fault.Newf(fault.Unavailable, op, string(k.Name), "there is no database of bindings")
-	}
 	b.writing.Lock()
 	defer b.writing.Unlock()
 	before, bound := b.find(k)

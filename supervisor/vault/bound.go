@@ -115,14 +115,14 @@ func (v *Vault) current(ctx context.Context, k secrets.Key) (secrets.Value, erro
 	v.open()
 	known, _, _ := v.look(k.Agent)
 	v.mu.Lock()
-	value, sent := known.values[k], known.lent[k]
+	value := known.values[k]
 	v.mu.Unlock()
-	if sent && value.Check() == nil {
+	if value.Check() == nil {
 		return value, nil
 	}
 	value, err := v.open().Get(ctx, k)
 	if err == nil {
-		err = v.learn(k, value, true)
+		err = v.learn(k, value)
 	}
 	return value, err
 }

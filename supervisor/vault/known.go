@@ -22,14 +22,17 @@ const (
 	// fresh is how long the values are used before the store is asked again, for changes by other
 	// programs. Changes through the vault apply at once.
 	fresh = time.Minute
+	// maxFormer is how many values of an agent are kept redacted that were replaced or deleted, and maxSecrets
+	// bounds its secrets: together what is redacted at most.
+	maxFormer  = 16
+	maxSecrets = redact.MaxSecrets - maxFormer
 )
 
 // known holds the values of an agent's secrets that are redacted. Vault.mu guards all but live.
 type known struct {
 	live    redact.Live
-	values  map[secrets.Key]secrets.Value // at most redact.MaxSecrets
-	lent    map[secrets.Key]bool          // values that programs got; they come before others
-	former  []redact.Secret               // values that programs got before they were changed or deleted, oldest first
+	values  map[secrets.Key]secrets.Value // at most maxSecrets
+	former  []redact.Secret               // values that were replaced or deleted, oldest first
 	changes int                           // number of changes of values
 	asked   time.Time                     // when the store was asked last
 	looking chan struct{}                 // closed when the store answers; nil if it is not being asked
@@ -91,7 +94,7 @@ func (v *Vault) look(agent config.AgentID) (k *known, looking <-chan struct{}, p
 // of returns what is known of an agent. The caller holds mu.
 func (v *Vault) of(agent config.AgentID) *known {
 	if v.known[agent] == nil {
-		v.known[agent] = &known{values: map[secrets.Key]secrets.Value{}, lent: map[secrets.Key]bool{}}
+		v.known[agent] = &known{values: map[secrets.Key]secrets.Value{}}
 	}
 	return v.known[agent]
 }
@@ -102,9 +105,9 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 	defer cancel()
 	for {
 		v.mu.Lock()
-		before, lent := k.changes, maps.Clone(k.lent)
+		before := k.changes
 		v.mu.Unlock()
-		values, err := v.read(ctx, agent, lent)
+		values, err := v.read(ctx, agent)
 		v.mu.Lock()
 		if err == nil && before != k.changes {
 			v.mu.Unlock()
@@ -115,7 +118,7 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 		if err != nil {
 			trouble = err.Error()
 		} else {
-			for key := range k.lent {
+			for key := range k.values {
 				k.retire(key, values[key])
 			}
 			k.values = values
@@ -131,17 +134,14 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 	}
 }
 
-// read reads up to redact.MaxSecrets of an agent's secrets, first those that programs
-// have. A store that would show a dialog is an error.
-func (v *Vault) read(ctx context.Context, agent config.AgentID, lent map[secrets.Key]bool) (map[secrets.Key]secrets.Value, error) {
+// read reads up to maxSecrets of an agent's secrets. A store that would show a dialog is an error.
+func (v *Vault) read(ctx context.Context, agent config.AgentID) (map[secrets.Key]secrets.Value, error) {
 	keys, err := v.Names(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
-	others := func(key secrets.Key) bool { return !lent[key] }
-	keys = append(slices.DeleteFunc(slices.Clone(keys), others), slices.DeleteFunc(keys, func(key secrets.Key) bool { return !others(key) })...)
 	values := map[secrets.Key]secrets.Value{}
-	for _, key := range keys[:min(len(keys), redact.MaxSecrets)] {
+	for _, key := range keys[:min(len(keys), maxSecrets)] {
 		value, err := v.open().Get(ctx, key)
 		switch kind := fault.KindOf(err); {
 		case err == nil:
@@ -152,77 +152,59 @@ func (v *Vault) read(ctx context.Context, agent config.AgentID, lent map[secrets
 			v.Log.Warn("a secret cannot be read, so it is not redacted", "agent", agent, "secret", key.Name, "error", err)
 		}
 	}
-	if n := len(keys); n > redact.MaxSecrets {
-		v.Log.Warn("an agent's output is freed of its first secrets only", "agent", agent, "has", n, "most", redact.MaxSecrets)
+	if n := len(keys); n > maxSecrets { // another program has added some
+		v.Log.Warn("an agent's output is freed of its first secrets only", "agent", agent, "has", n, "most", maxSecrets)
 	}
 	return values, nil
 }
 
-// scrubber redacts the values that programs have, then those that they had, then the
-// others, up to redact.MaxSecrets. The caller holds Vault.mu.
+// scrubber redacts the agent's values, and those that were replaced or deleted. The caller holds Vault.mu.
 func (k *known) scrubber() *redact.Scrubber {
-	var lent, others []redact.Secret
+	var list []redact.Secret
 	for _, key := range slices.SortedFunc(maps.Keys(k.values), secrets.Key.Compare) {
-		if s := (redact.Secret{Name: key.Name, Value: k.values[key]}); k.lent[key] {
-			lent = append(lent, s)
-		} else {
-			others = append(others, s)
-		}
+		list = append(list, redact.Secret{Name: key.Name, Value: k.values[key]})
 	}
-	for _, s := range slices.Backward(k.former) {
-		lent = append(lent, s)
-	}
-	return redact.New(append(lent, others...))
+	return redact.New(append(list, k.former...))
 }
 
-// retire keeps a value redacted that programs have and that is about to be replaced,
-// or deleted if the new value is zero. They may write it for as long as they run, which
-// the vault cannot know, so it is kept until the daemon or the agent ends. The caller
-// holds Vault.mu.
+// retire keeps a value redacted that is about to be replaced, or deleted if the new value is zero. Programs that
+// got it may write it for as long as they run, which the vault cannot know, so it is kept until the daemon or the
+// agent ends. The caller holds Vault.mu.
 func (k *known) retire(key secrets.Key, by secrets.Value) {
-	was := redact.Secret{Name: key.Name, Value: k.values[key]}
-	if !k.lent[key] || was.Value.Reveal() == by.Reveal() {
+	was, there := k.values[key]
+	if !there || was.Reveal() == by.Reveal() {
 		return
 	}
-	delete(k.lent, key)
-	same := func(s redact.Secret) bool { return s.Value.Reveal() == was.Value.Reveal() }
-	k.former = append(slices.DeleteFunc(k.former, same), was)
-	k.former = k.former[max(0, len(k.former)-redact.MaxSecrets):]
+	same := func(s redact.Secret) bool { return s.Value.Reveal() == was.Reveal() }
+	k.former = append(slices.DeleteFunc(k.former, same), redact.Secret{Name: key.Name, Value: was})
+	k.former = k.former[max(0, len(k.former)-maxFormer):]
 }
 
-// learn makes a value known, if there is room for it beside those that programs have. A value that
-// a program is about to get takes the place of one that no program has. Without one, learn fails,
-// since the value would not be redacted.
-func (v *Vault) learn(key secrets.Key, value secrets.Value, lend bool) error {
+// learn makes a value known, which a program may get then. It fails for one more than maxSecrets, which would not be
+// redacted.
+func (v *Vault) learn(key secrets.Key, value secrets.Value) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.of(key.Agent)
 	was, there := k.values[key]
-	if lend && there && k.lent[key] && was.Reveal() == value.Reveal() {
+	switch {
+	case there && was.Reveal() == value.Reveal():
 		return nil
+	case !there && len(k.values) >= maxSecrets:
+		return tooMany("read secret", key)
 	}
 	k.retire(key, value)
-	switch {
-	case !lend && !there && len(k.values) >= redact.MaxSecrets:
-		k.changes++ // it is known once a program has it
-		return nil
-	case lend && len(k.lent) >= redact.MaxSecrets:
-		return fault.Newf(fault.Rejected, "read secret", string(key.Name), "the agent's programs have %d others, and no more are kept out of its output", redact.MaxSecrets).
-			Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
-	case lend:
-		k.lent[key] = true
-	}
 	k.values[key] = value
-	for other := range k.values {
-		if len(k.values) > redact.MaxSecrets && !k.lent[other] {
-			delete(k.values, other)
-		}
-	}
 	k.changed()
 	return nil
 }
 
-// unlearn forgets a deleted value, unless programs had it.
+func tooMany(op string, key secrets.Key) error {
+	return fault.Newf(fault.Rejected, op, string(key.Name), "the agent has %d others, and no more are kept out of its output", maxSecrets).
+		Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
+}
+
+// unlearn forgets a deleted value, which stays redacted.
 func (v *Vault) unlearn(key secrets.Key) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -34,7 +34,7 @@ type Options struct {
 	Which func() config.SecretStore
 	// Declared returns the secrets that a plugin declares, if the agent has it. It may be nil.
 	Declared func(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool)
-	// Bindings are the secrets that are bound to hosts. Nil has none.
+	// Bindings are the secrets that are bound to hosts.
 	Bindings *Bindings
 	Audit    *audit.Log
 	Log      *slog.Logger
@@ -152,7 +152,7 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 		value, err = secrets.ParseValue(to.Placeholder)
 		told = err
 	} else if err == nil {
-		err = v.learn(key, value, true)
+		err = v.learn(key, value)
 		told = err
 	}
 	entry := audit.Entry{
@@ -229,10 +229,17 @@ func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 
 // Set stores a secret. One that is bound to hosts stays bound.
 func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
-	if err := v.open().Set(ctx, k, value); err != nil {
+	keys, err := v.List(ctx, k.Agent)
+	if err == nil && len(keys) >= maxSecrets && !slices.Contains(keys, k) {
+		err = tooMany("set secret", k)
+	}
+	if err == nil {
+		err = v.open().Set(ctx, k, value)
+	}
+	if err != nil {
 		return err
 	}
-	return v.learn(k, value, false)
+	return v.learn(k, value)
 }
 
 // Delete deletes a secret.
