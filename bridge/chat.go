@@ -31,10 +31,10 @@ func chat(c *call) error {
 	if len(question.Messages) == 0 {
 		return fault.Newf(fault.InvalidArgs, "read body", "messages", "none has a role and a content").Advise(`Send at least {"role":"user","content":"…"}.`)
 	}
-	service := c.server.Services.Inference
-	if err := c.use(service != nil, "inference", config.InferenceCalls); err != nil {
+	if err := c.accept(config.InferenceCalls); err != nil {
 		return err
 	}
+	service := c.server.Services.Inference
 	if !in.Stream {
 		answer, err := service.Chat(c.r.Context(), c.who, question, nil)
 		return c.answer(wire.Answer{Content: answer}, err)

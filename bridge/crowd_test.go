@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"osaurus-sandbox/bridge"
-	"osaurus-sandbox/internal/timetest"
 )
 
 // descriptors counts this process's open files.
@@ -25,35 +24,6 @@ func descriptors(t testing.TB) int {
 		t.Skipf("this system does not tell what is open: %v", err)
 	}
 	return len(open)
-}
-
-// TestConnectionsOfAUser checks that a user's connections are bounded without affecting others.
-func TestConnectionsOfAUser(t *testing.T) {
-	const share = 128
-	w := newWorld(t)
-	var open []net.Conn
-	for range share {
-		c := w.dial(bob.UID)
-		defer c.Close()
-		open = append(open, c)
-	}
-	refused := w.dial(bob.UID)
-	defer refused.Close()
-	if n, err := refused.Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Errorf("one more is open: %d bytes, %v", n, err)
-	}
-	if got := w.ask(w.as(alice, "GET", "/api/secrets/KEY", "")); got.status != 200 {
-		t.Errorf("meanwhile alice is answered %v", got)
-	}
-	for _, c := range open {
-		c.Close()
-	}
-	timetest.Eventually(t, "bob has room again", func() bool {
-		c := w.dial(bob.UID)
-		defer c.Close()
-		go io.WriteString(c, w.hidden())
-		return len(read(c, 1)) == 1
-	})
 }
 
 // held makes services wait until letGo is called or their caller leaves.

@@ -53,7 +53,7 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	told := strings.Join(b.Told(), "\n")
-	for _, want := range []string{"alice dispatch Read the new items rss-42", `alice emit rss.new_item {"title":"Hello"}`, "alice log info 42 items read", "alice create hello"} {
+	for _, want := range []string{"alice dispatch Read the new items rss-42", `alice emit rss.new_item {"title": "Hello"}`, "alice log info 42 items read", "alice create hello"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("no service got %q", want)
 		}

@@ -1,10 +1,7 @@
 package bridge
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"strings"
 
 	"osaurus-sandbox/bridge/wire"
@@ -12,33 +9,21 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// MaxSessionKey bounds a task's external session key in bytes.
-const MaxSessionKey = 512
-
 // empty is an answer without content.
 type empty struct{}
-
-// use checks that a service exists and counts the call against its limit.
-func (c *call) use(exists bool, service string, of config.BridgeCalls) error {
-	if !exists {
-		return fault.Newf(fault.Unavailable, "ask the bridge for", service, "this host does not offer it").Advise("Do without it: only the person at the host can change that.")
-	}
-	return c.accept(of)
-}
 
 func getSecret(c *call) error {
 	name, err := config.ParseSecretName(c.name)
 	if err == nil {
 		err = c.pluginErr
 	}
-	service := c.server.Services.Secrets
 	if err == nil {
-		err = c.use(service != nil, "secrets", config.SecretCalls)
+		err = c.accept(config.SecretCalls)
 	}
 	if err != nil {
 		return err
 	}
-	value, err := service.Get(c.r.Context(), c.who, name)
+	value, err := c.server.Services.Secrets.Get(c.r.Context(), c.who, name)
 	return c.answer(wire.Value{Value: value.Reveal()}, err)
 }
 
@@ -70,34 +55,27 @@ func (c *call) configKey() (ConfigKey, error) {
 		err = c.pluginErr
 	}
 	if err == nil {
-		err = c.use(c.server.Services.Config != nil, "config", config.ConfigCalls)
+		err = c.accept(config.ConfigCalls)
 	}
 	return key, err
 }
 
 func dispatchTask(c *call) error {
-	const op = "dispatch task"
 	var in wire.Dispatch
 	if err := c.decode(&in, "task"); err != nil {
 		return err
 	}
-	switch {
-	case strings.TrimSpace(in.Task) == "":
-		return fault.Newf(fault.InvalidArgs, op, "", "it is empty").Advise("Say what is to be done.")
-	case len(in.ExternalSessionKey) > MaxSessionKey:
-		return fault.Newf(fault.InvalidArgs, op, "external_session_key", "it is too long").Advise(fmt.Sprintf("Use at most %d bytes.", MaxSessionKey))
-	case in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)):
-		err := fault.Newf(fault.Rejected, op, "", "it is for another agent").Advise("Programs can only give tasks to their own agent.")
+	if in.AgentID != "" && !strings.EqualFold(in.AgentID, string(c.who.Agent)) {
+		err := fault.Newf(fault.Rejected, "dispatch task", "", "it is for another agent").Advise("Programs can only give tasks to their own agent.")
 		if _, ok := c.account.strays.Take(c.server.Limits()[config.DispatchCalls]); ok { // refused calls must not fill the audit log
 			c.record(DispatchTask, brief(in.AgentID), err)
 		}
 		return err
 	}
-	service := c.server.Services.Tasks
-	if err := c.use(service != nil, "tasks", config.DispatchCalls); err != nil {
+	if err := c.accept(config.DispatchCalls); err != nil {
 		return err
 	}
-	id, err := service.Dispatch(c.r.Context(), c.who, in.Task, in.ExternalSessionKey)
+	id, err := c.server.Services.Tasks.Dispatch(c.r.Context(), c.who, in.Task, in.ExternalSessionKey)
 	c.record(DispatchTask, string(id), err)
 	return c.answer(wire.Dispatched{TaskID: string(id)}, err)
 }
@@ -107,11 +85,10 @@ func queryMemory(c *call) error {
 	if err := c.decode(&in, "query"); err != nil {
 		return err
 	}
-	service := c.server.Services.Memory
-	if err := c.use(service != nil, "memory", config.MemoryCalls); err != nil {
+	if err := c.accept(config.MemoryCalls); err != nil {
 		return err
 	}
-	facts, err := service.Query(c.r.Context(), c.who, in.Query)
+	facts, err := c.server.Services.Memory.Query(c.r.Context(), c.who, in.Query)
 	return c.answer(wire.Results{Results: append([]Fact{}, facts...)}, err) // [] instead of null
 }
 
@@ -120,14 +97,10 @@ func storeMemory(c *call) error {
 	if err := c.decode(&in, "content"); err != nil {
 		return err
 	}
-	if strings.TrimSpace(in.Content) == "" {
-		return fault.Newf(fault.InvalidArgs, "store in memory", "", "it is empty").Advise("Say what is to be remembered.")
-	}
-	service := c.server.Services.Memory
-	if err := c.use(service != nil, "memory", config.MemoryCalls); err != nil {
+	if err := c.accept(config.MemoryCalls); err != nil {
 		return err
 	}
-	return c.answer(empty{}, service.Store(c.r.Context(), c.who, in.Content))
+	return c.answer(empty{}, c.server.Services.Memory.Store(c.r.Context(), c.who, in.Content))
 }
 
 func emit(c *call) error {
@@ -139,18 +112,10 @@ func emit(c *call) error {
 	if err != nil {
 		return err
 	}
-	if len(in.Payload) == 0 {
-		in.Payload = json.RawMessage("{}")
-	}
-	var payload bytes.Buffer
-	if err := json.Compact(&payload, in.Payload); err != nil {
+	if err := c.accept(config.HTTPCalls); err != nil {
 		return err
 	}
-	service := c.server.Services.Events
-	if err := c.use(service != nil, "events", config.HTTPCalls); err != nil {
-		return err
-	}
-	return c.answer(empty{}, service.Emit(c.r.Context(), c.who, topic, payload.Bytes()))
+	return c.answer(empty{}, c.server.Services.Events.Emit(c.r.Context(), c.who, topic, in.Payload))
 }
 
 func appendLine(c *call) error {
@@ -162,9 +127,8 @@ func appendLine(c *call) error {
 	if err != nil {
 		return err
 	}
-	service := c.server.Services.Log
-	if err := c.use(service != nil, "log", config.LogCalls); err != nil {
+	if err := c.accept(config.LogCalls); err != nil {
 		return err
 	}
-	return c.answer(empty{}, service.Append(c.r.Context(), c.who, level, in.Message))
+	return c.answer(empty{}, c.server.Services.Log.Append(c.r.Context(), c.who, level, in.Message))
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -264,25 +263,4 @@ func TestOneMiBToken(t *testing.T) {
 			t.Errorf("a token of 12 KiB: %v", got)
 		}
 	}
-}
-
-// TestNobodysConnection checks that a connection without a Peer is closed.
-func TestNobodysConnection(t *testing.T) {
-	w := plan(t)
-	l := newPipes()
-	done := make(chan error)
-	go func() { done <- w.server.Serve(l) }()
-	here, there := net.Pipe()
-	l.come <- there
-	if text, err := io.ReadAll(here); err != nil || len(text) > 0 {
-		t.Errorf("it was told %q, %v", text, err)
-	}
-	l.Close()
-	if err := <-done; err != nil {
-		t.Errorf("the listener is closed, and Serve says %v", err)
-	}
-	if err := w.server.Close(); err != nil {
-		t.Error(err)
-	}
-	w.settled()
 }

@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 		{3, everyRoute[1:3], oneRoute{"POST", "/api/config/key", `{}`}},
 		{2, everyRoute[3:4], oneRoute{"POST", "/api/inference/chat", `{"messages":[]}`}},
 		{1, everyRoute[4:5], oneRoute{"POST", "/api/agent/dispatch", `{"task":"a","agent_id":"bob"}`}},
-		{2, everyRoute[5:7], oneRoute{"POST", "/api/agent/memory/store", `{"content":""}`}},
+		{2, everyRoute[5:7], oneRoute{"POST", "/api/agent/memory/store", `{"content":null}`}},
 		{2, everyRoute[7:9], oneRoute{"POST", "/api/events/emit", `{"type":"a b"}`}},
 		{4, everyRoute[9:10], oneRoute{"POST", "/api/log", `{"level":"loud","message":""}`}},
 	} {

@@ -43,7 +43,7 @@ func (c *call) checkInstalled(vouched config.PluginID) error {
 }
 
 func (s *Server) installed(agent config.AgentID, plugin config.PluginID) bool {
-	return s.Services.Plugins != nil && s.Services.Plugins.Installed(agent, plugin)
+	return s.Services.Plugins.Installed(agent, plugin)
 }
 
 // claimedPlugin returns the plugin in the header. Some libraries send the name of the working directory.

@@ -58,7 +58,6 @@ type Server struct {
 	Options
 	http     *http.Server
 	routes   []route
-	open     connections
 	accounts accounts
 }
 
@@ -67,13 +66,13 @@ func NewServer(o Options) *Server {
 	if o.Limits == nil {
 		o.Limits = func() config.BridgeLimits { return config.Defaults().Bridge }
 	}
-	s := &Server{Options: o, routes: allRoutes(), open: connections{byUID: map[uint32]int{}}, accounts: accounts{byUID: map[uint32]*account{}}}
+	s := &Server{Options: o, routes: allRoutes(), accounts: accounts{byUID: map[uint32]*account{}}}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	s.http = &http.Server{
 		Handler: s, Protocols: protocols, DisableGeneralOptionsHandler: true,
 		MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		ConnContext: withPeer, ConnState: s.open.track, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
+		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
 	return s
 }

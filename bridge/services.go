@@ -22,7 +22,7 @@ type Caller struct {
 
 // Services implement the routes. Their methods may be called from any goroutine; the context ends
 // when the caller leaves. Errors are *fault.Error and are shown to the program; they wrap a
-// Limited if the same request may succeed later. Routes of a nil service answer 503.
+// Limited if the same request may succeed later.
 type Services struct {
 	Secrets   Secrets
 	Config    Config

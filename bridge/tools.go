@@ -21,11 +21,10 @@ func createPlugin(c *call) error {
 	if err := c.decode(&recipe); err != nil {
 		return err
 	}
-	service := c.server.Services.Plugins
-	if err := c.use(service != nil, "plugins", config.HTTPCalls); err != nil {
+	if err := c.accept(config.HTTPCalls); err != nil {
 		return err
 	}
-	made, err := service.Create(c.r.Context(), c.who, c.body)
+	made, err := c.server.Services.Plugins.Create(c.r.Context(), c.who, c.body)
 	c.record(CreatePlugin, cmp.Or(string(made.ID), brief(string(recipe["name"]))), err)
 	made.Tools = append([]CreatedTool{}, made.Tools...) // [] instead of null
 	return c.answer(made, err)
@@ -45,11 +44,7 @@ func callTool(c *call) error {
 	if err != nil {
 		return err
 	}
-	service := c.server.Services.Scripts
-	if service == nil {
-		return c.use(false, "tools", 0)
-	}
-	envelope, err := service.Call(c.r.Context(), c.who, script[0], c.name, arguments)
+	envelope, err := c.server.Services.Scripts.Call(c.r.Context(), c.who, script[0], c.name, arguments)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func TestEveryRequest(t *testing.T) {
 	must(err)
 	is(string(created), `{"status":"installed","plugin_id":"x","plugin_name":"x","tools":[]}`)
 	must(c.Log(ctx, "warn", hostile))
-	want := []string{"alice dispatch " + hostile + " k", "alice emit rss.new {}", `alice emit rss.new {"a":[1]}`, "alice create x", "alice log warn " + hostile}
+	want := []string{"alice dispatch " + hostile + " k", "alice emit rss.new ", `alice emit rss.new {"a":[1]}`, "alice create x", "alice log warn " + hostile}
 	if got := b.Told(); !slices.Equal(got, want) {
 		t.Errorf("the services were told %q, want %q", got, want)
 	}

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	MaxTaskText  = 64 << 10 // bytes of a task or its result
-	MaxOpenTasks = 100      // queued or leased, of an agent
+	MaxTaskText   = 64 << 10 // bytes of a task or its result
+	MaxSessionKey = 512      // bytes of a task's key
+	MaxOpenTasks  = 100      // queued or leased, of an agent
 	// MaxTaskDepth is how long a chain of tasks that dispatch the next one may get.
 	MaxTaskDepth = 8
 	// MaxTaskAttempts is how often a task is leased before it has failed: it may be
@@ -113,8 +114,8 @@ func (t *Tasks) add(ctx context.Context, task Task, depth func(*taskTx, config.A
 	switch {
 	case strings.TrimSpace(task.Text) == "":
 		return Task{}, fault.Newf(fault.InvalidArgs, op, "", "the task is empty").Advise("Write what to do.")
-	case len(task.Key) > bridge.MaxSessionKey:
-		return Task{}, fault.Newf(fault.InvalidArgs, op, "", "a session key of %d bytes is longer than %d", len(task.Key), bridge.MaxSessionKey).Advise("Use a shorter key.")
+	case len(task.Key) > MaxSessionKey:
+		return Task{}, fault.Newf(fault.InvalidArgs, op, "", "a session key of %d bytes is longer than %d", len(task.Key), MaxSessionKey).Advise("Use a shorter key.")
 	}
 	err := t.write(ctx, op, func(w *taskTx) error {
 		existing, err := w.one("SELECT "+taskColumns+" FROM tasks WHERE agent = ? AND key = ?", task.Agent, task.Key)

@@ -216,7 +216,7 @@ func TestTaskKey(t *testing.T) {
 	if again := q.dispatch(alice, "do it", "chat-1"); again != id {
 		t.Error("what is done is done once more")
 	}
-	_, err := q.Dispatch(t.Context(), alice, "x", strings.Repeat("k", bridge.MaxSessionKey+1))
+	_, err := q.Dispatch(t.Context(), alice, "x", strings.Repeat("k", MaxSessionKey+1))
 	wantKind(t, "a long key", err, fault.InvalidArgs)
 	for _, text := range []string{"", " \n", strings.Repeat("x", MaxTaskText+1)} {
 		_, err := q.Dispatch(t.Context(), alice, text, "")
