@@ -40,7 +40,7 @@ func (s service) Logs(ctx context.Context, r *controlpb.LogsRequest, stream *con
 	if r.Agent != "" {
 		return s.agentLogs(ctx, r, since, stream)
 	}
-	logs, err := logsOf(r.Source, &tail{source: sourceConsole, path: s.console}, newTail(sourceDaemon, DaemonLog(s.Sandbox.Home())))
+	logs, err := logsOf(s.Sandbox.Home(), r.Source)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s service) agentLogs(ctx context.Context, r *controlpb.LogsRequest, since 
 
 // LeftLogs reads the logs of a home without a daemon: they say why it did not start.
 func LeftLogs(home config.Home, source string, since time.Time, send func(*controlpb.LogsResponse) error) error {
-	logs, err := logsOf(source, newTail(sourceConsole, filepath.Join(home.Logs(), "console.log")), newTail(sourceDaemon, DaemonLog(home)))
+	logs, err := logsOf(home, source)
 	if err != nil {
 		return err
 	}
@@ -101,10 +101,9 @@ func notBefore(since time.Time, send func(*controlpb.LogsResponse) error) func(*
 type tails []*tail
 
 // logsOf returns the logs of a source, or all if it is empty.
-func logsOf(source string, logs ...*tail) (tails, error) {
-	if source != "" {
-		logs = slices.DeleteFunc(logs, func(t *tail) bool { return t.source != source })
-	}
+func logsOf(home config.Home, source string) (tails, error) {
+	logs := tails{{source: sourceConsole, path: filepath.Join(home.Logs(), "console.log")}, {source: sourceDaemon, path: DaemonLog(home)}}
+	logs = slices.DeleteFunc(logs, func(t *tail) bool { return source != "" && t.source != source })
 	if len(logs) == 0 {
 		return nil, fault.Newf(fault.InvalidArgs, "read log", source, "there is no such log").Advise("Write daemon or console.")
 	}
@@ -128,34 +127,18 @@ func (l tails) close() {
 	}
 }
 
-// console returns the log of the machine that runs, or ran last.
-func (s service) console() string {
-	if m := s.Sandbox.Status().Machine; m != nil {
-		return m.ConsoleLog
-	}
-	return ""
-}
-
 // tail reads a log, and then what is appended to it. It reads a log that was replaced to
 // its end before the new one.
 type tail struct {
-	source string
-	path   func() string // empty if there is no log yet
-	file   *os.File
-	began  bool
-	rest   []byte // a line without an end yet
-}
-
-func newTail(source, path string) *tail {
-	return &tail{source: source, path: func() string { return path }}
+	source, path string
+	file         *os.File
+	began        bool
+	rest         []byte // a line without an end yet
 }
 
 // read sends every line that has been written since the last time.
 func (t *tail) read(send func(*controlpb.LogsResponse) error) error {
-	path := t.path()
-	if path == "" {
-		return nil
-	}
+	path := t.path
 	if !t.began {
 		t.began = true
 		t.file, _ = os.Open(path + config.OldLog) // often there is none

@@ -25,7 +25,7 @@ func TestTail(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	log := newTail(sourceDaemon, path)
+	log := &tail{source: sourceDaemon, path: path}
 	defer tails{log}.close()
 	want := func(lines ...string) {
 		t.Helper()

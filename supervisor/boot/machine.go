@@ -32,7 +32,6 @@ type Machine struct {
 	CPUs       int
 	Memory     int64 // bytes
 	Network    bool
-	ConsoleLog string
 	// NotEnforced is what this host's driver does not keep, for people.
 	NotEnforced []string
 }
@@ -56,7 +55,7 @@ func (s *Site) Boot(ctx context.Context, set config.Settings, tracker *progress.
 	}
 	return g, Machine{
 		Pack: s.ready.choice.Pack.Manifest.Name, PackReason: s.ready.choice.Reason, Image: s.ready.image.Digest.String(), Missing: s.ready.missing,
-		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, ConsoleLog: spec.ConsoleLog, NotEnforced: s.can.Gaps(),
+		Arch: s.arch, CPUs: spec.CPUs, Memory: spec.Memory, Network: spec.Network != nil, NotEnforced: s.can.Gaps(),
 	}, nil
 }
 
