@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/net/netutil"
+	"golang.org/x/time/rate"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
@@ -25,7 +26,7 @@ const (
 
 func newForward() *cobra.Command {
 	return command("forward AGENT [LOCAL:]PORT...", func(ctx context.Context, c *call) error {
-		f := forwarder{call: c, agent: c.args[0]}
+		f := forwarder{call: c, agent: c.args[0], complaints: rate.Sometimes{Interval: complainEvery}}
 		defer f.close()
 		for _, text := range c.args[1:] {
 			if err := f.listen(ctx, text); err != nil {
@@ -44,9 +45,7 @@ type forwarder struct {
 	*call
 	agent        string
 	portForwards []portForward
-
-	mu         sync.Mutex
-	complained time.Time
+	complaints   rate.Sometimes
 }
 
 // portForward is a listening port and the agent's port that it forwards to.
@@ -147,14 +146,13 @@ func (f *forwarder) say(d portForward) error {
 
 // complain prints an error of a connection, at most once per complainEvery.
 func (f *forwarder) complain(ctx context.Context, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err == nil || ctx.Err() != nil || time.Since(f.complained) < complainEvery {
+	if err == nil || ctx.Err() != nil {
 		return
 	}
-	f.complained = time.Now()
-	writef(f.err, failurePrefix+"%v\n", err)
-	if advice := fault.AdviceOf(err); advice != "" {
-		writef(f.err, advicePrefix+"%s\n", advice)
-	}
+	f.complaints.Do(func() {
+		writef(f.err, failurePrefix+"%v\n", err)
+		if advice := fault.AdviceOf(err); advice != "" {
+			writef(f.err, advicePrefix+"%s\n", advice)
+		}
+	})
 }

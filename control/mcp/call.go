@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
@@ -31,7 +31,7 @@ func (s *session) call(ctx context.Context, r *mcp.CallToolRequest) (mcp.Result,
 	conversation, _ := r.Params.Meta[conversationKey].(string)
 	var tell func(*controlpb.ToolProgress)
 	if token := r.Params.GetProgressToken(); token != nil {
-		tell = (&progress{session: r.Session, ctx: ctx, token: token}).tell
+		tell = (&progress{session: r.Session, ctx: ctx, token: token, pace: rate.Sometimes{Interval: progressPace}}).tell
 	}
 	envelope, err := s.Sandbox.Call(ctx, s.client, &controlpb.CallToolRequest{
 		Agent: s.agent.Id, Tool: r.Params.Name, Arguments: string(r.Params.Arguments), Turn: turn, Session: conversation,
@@ -70,23 +70,18 @@ type progress struct {
 	session *mcp.ServerSession
 	ctx     context.Context
 	token   any
-
-	mu   sync.Mutex
-	told float64
-	last time.Time
+	pace    rate.Sometimes
+	told    float64
 }
 
 func (p *progress) tell(news *controlpb.ToolProgress) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.last) < progressPace {
-		return
-	}
-	text := printable.Clip(news.Text)
-	if news.Total > 0 {
-		text = fmt.Sprintf("%s (%.0f %%)", text, 100*min(news.Done/news.Total, 1))
-	}
-	p.told, p.last = p.told+1, time.Now()
-	// A client that misses it gets the result, or has disconnected.
-	_ = p.session.NotifyProgress(p.ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Message: text, Progress: p.told})
+	p.pace.Do(func() { // one at a time
+		text := printable.Clip(news.Text)
+		if news.Total > 0 {
+			text = fmt.Sprintf("%s (%.0f %%)", text, 100*min(news.Done/news.Total, 1))
+		}
+		p.told++
+		// A client that misses it gets the result, or has disconnected.
+		_ = p.session.NotifyProgress(p.ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Message: text, Progress: p.told})
+	})
 }
