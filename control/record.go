@@ -102,8 +102,6 @@ func redactedCommand(clean *redact.Scrubber, args []string) string {
 }
 
 func (s service) record(ctx context.Context, n note, outcome audit.Outcome, detail string, secrets *redact.Live) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), audit.RecordLimit)
-	defer cancel()
 	who, clean := callerOf(ctx), secrets.Scrubber()
 	subject := clean.Text(n.subject)
 	if len(n.args) > 0 {

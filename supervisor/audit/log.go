@@ -14,9 +14,9 @@ import (
 // page is how many entries are read at a time.
 const page = 256
 
-// RecordLimit is the time limit that callers should set for Record: a busy disk takes a
-// moment, and one that hangs should not block them.
-const RecordLimit = 10 * time.Second
+// recordLimit is the time limit of Record: a busy disk takes a moment, and one that hangs should not
+// block callers.
+const recordLimit = 10 * time.Second
 
 // Log is the audit in a database. Its methods may be called from any goroutine.
 //
@@ -28,9 +28,11 @@ type Log struct{ db *store.DB }
 func New(db *store.DB) *Log { return &Log{db} }
 
 // Record adds an entry and returns it as recorded. It is on the disk when Record returns
-// nil, and not in the log when it returns an error.
+// nil, and not in the log when it returns an error. The end of the context does not keep it from recording.
 func (l *Log) Record(ctx context.Context, e Entry) (Entry, error) {
 	const op = "record in audit"
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
+	defer cancel()
 	e, err := e.check()
 	if err != nil {
 		return Entry{}, err

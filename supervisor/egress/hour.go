@@ -112,11 +112,9 @@ func (l *Flows) summarize(life context.Context) {
 				l.Forget(agent) // it was deleted while a flow was added
 				continue
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), audit.RecordLimit)
-			_, err := l.Audit.Record(ctx, audit.Entry{
+			_, err := l.Audit.Record(context.Background(), audit.Entry{
 				UID: os.Getuid(), Agent: name, Client: "gateway", Action: "network.summary", Outcome: audit.OK, Detail: text,
 			})
-			cancel()
 			if err != nil {
 				l.Log.Error("the audit lacks a summary of the network", "agent", name, "summary", text, "error", err)
 			}

@@ -97,9 +97,7 @@ func (v *Vault) sender(who bridge.Caller, k secrets.Key, host string) func(conte
 		if err != nil {
 			entry.Detail = err.Error()
 		}
-		noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), audit.RecordLimit)
-		defer cancel()
-		if _, failed := v.Audit.Record(noting, entry); failed != nil && err == nil {
+		if _, failed := v.Audit.Record(ctx, entry); failed != nil && err == nil {
 			return "", errors.New("the host cannot record it")
 		}
 		if err != nil {

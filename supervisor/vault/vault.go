@@ -161,9 +161,7 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 	if err != nil {
 		entry.Detail = err.Error()
 	}
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), audit.RecordLimit)
-	defer cancel()
-	if _, failed := v.Audit.Record(noting, entry); failed != nil && told == nil {
+	if _, failed := v.Audit.Record(ctx, entry); failed != nil && told == nil {
 		told = fault.New(fault.Unavailable, "read secret", string(name), failed)
 	}
 	if told != nil {
