@@ -1,39 +1,46 @@
 package disk
 
 import (
-	"bufio"
-	"compress/flate"
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	_ "embed"
-	"encoding/binary"
+	"encoding/base64"
 	"errors"
 	"io"
 	"strings"
 )
 
-// template is a file system of MinSize made by mke2fs, so that hosts need no mkfs. It is
-// deflated and contains each non-zero block after its number.
+// template is a file system of MinSize made by mke2fs, so that hosts need no mkfs: a sparse file in a
+// compressed archive, as text.
 //
-//go:generate go run ./template ext4.template
-//go:embed ext4.template
+//go:generate ./template.sh
+//go:embed template.base64
 var template string
 
-const (
-	blockSize = 4096
-	// recordSize is the size of a block and its number.
-	recordSize = 4 + blockSize
-)
+const blockSize = 4096
 
-// expand writes the template's blocks to a disk.
+// expand writes the template's blocks that are not zero to a disk.
 func expand(w io.WriterAt) error {
-	r := bufio.NewReader(flate.NewReader(strings.NewReader(template)))
-	for record := make([]byte, recordSize); ; {
-		if _, err := io.ReadFull(r, record); errors.Is(err, io.EOF) {
+	unpacked, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(template)))
+	if err != nil {
+		return err
+	}
+	archive := tar.NewReader(unpacked)
+	if _, err := archive.Next(); err != nil {
+		return err
+	}
+	block, zero := make([]byte, blockSize), make([]byte, blockSize)
+	for at := int64(0); ; at += blockSize {
+		if _, err := io.ReadFull(archive, block); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		block := int64(binary.LittleEndian.Uint32(record))
-		if _, err := w.WriteAt(record[4:], block*blockSize); err != nil {
+		if bytes.Equal(block, zero) {
+			continue
+		}
+		if _, err := w.WriteAt(block, at); err != nil {
 			return err
 		}
 	}
