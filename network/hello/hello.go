@@ -3,11 +3,12 @@ package hello
 
 import (
 	"bytes"
-	"encoding/binary"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
-
-	"golang.org/x/crypto/cryptobyte"
 )
 
 // Kind is what a client speaks.
@@ -25,14 +26,10 @@ const (
 
 // MaxFirst is how many bytes Sniff needs at most: those of the largest TLS record, and as many as
 // common servers take for the header of a request.
-const MaxFirst = 16384 + recordHeader
+const MaxFirst = 16384 + 5
 
 const (
-	recordHeader    = 5
 	recordHandshake = 22
-	clientHello     = 1
-	extensionSNI    = 0
-	hostName        = 0
 	maxName         = 253 // of a host
 	blanks          = " \t\v\f\r"
 	preface         = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -181,97 +178,40 @@ func isToken(b []byte) bool {
 	return true
 }
 
+// errSeen ends a handshake when its ClientHello was read.
+var errSeen = errors.New("the hello was seen")
+
 // sniffTLS reads a ClientHello, which may lie in several records.
 func sniffTLS(b []byte) (Kind, string, bool) {
-	hello, whole, ok := handshake(b)
-	if !ok {
-		return Invalid, "", true
-	}
-	if !whole {
+	first, name, seen := &firstBytes{rest: b}, "", false
+	_ = tls.Server(first, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		name, seen = hello.ServerName, true
+		return nil, errSeen
+	}}).Handshake()
+	if first.used && !seen {
 		return TLS, "", false
 	}
-	name, ok := serverName(hello)
-	if !ok {
+	name, ok := canonical(name)
+	if !seen || !ok {
 		return Invalid, "", true
 	}
 	return TLS, name, true
 }
 
-// handshake returns the body of the first handshake message of a connection. It is part of b if it
-// lies in one record.
-func handshake(b []byte) (message []byte, whole, ok bool) {
-	var joined []byte
-	for records := 0; ; records++ {
-		if len(b) > 0 && b[0] != recordHandshake || len(b) > 1 && b[1] != 3 {
-			return nil, false, false
-		}
-		if len(b) < recordHeader {
-			return nil, false, true
-		}
-		n := int(binary.BigEndian.Uint16(b[3:]))
-		if n == 0 || n > MaxFirst-recordHeader {
-			return nil, false, false
-		}
-		fragment := b[recordHeader:min(len(b), recordHeader+n)]
-		complete := len(b) >= recordHeader+n
-		b = b[recordHeader+len(fragment):]
-		if records == 0 {
-			joined = fragment[:len(fragment):len(fragment)] // the next append copies
-		} else {
-			if records == 1 {
-				joined = append(make([]byte, 0, len(joined)+len(fragment)+len(b)), joined...)
-			}
-			joined = append(joined, fragment...)
-		}
-		if len(joined) > 0 && joined[0] != clientHello {
-			return nil, false, false
-		}
-		if len(joined) >= 4 {
-			size := int(binary.BigEndian.Uint32(joined[:4]) & 0xffffff)
-			if size > MaxFirst {
-				return nil, false, false
-			}
-			if len(joined) >= 4+size {
-				return joined[4 : 4+size], true, true
-			}
-		}
-		if !complete {
-			return nil, false, true
-		}
-	}
+// firstBytes is a connection of which some bytes are known. Nothing is sent to it.
+type firstBytes struct {
+	net.Conn
+	rest []byte
+	used bool // more was asked for
 }
 
-// serverName returns the SNI of the body of a ClientHello.
-func serverName(hello []byte) (name string, ok bool) {
-	s := cryptobyte.String(hello)
-	var session, suites, compression, extensions cryptobyte.String
-	if !s.Skip(2+32) || !s.ReadUint8LengthPrefixed(&session) || !s.ReadUint16LengthPrefixed(&suites) || !s.ReadUint8LengthPrefixed(&compression) {
-		return "", false // the first bytes are version and random
+func (f *firstBytes) Read(p []byte) (int, error) {
+	n := copy(p, f.rest)
+	if f.rest = f.rest[n:]; n == 0 {
+		f.used = true
+		return 0, io.ErrUnexpectedEOF
 	}
-	if s.Empty() {
-		return "", true // no extensions
-	}
-	if !s.ReadUint16LengthPrefixed(&extensions) || !s.Empty() {
-		return "", false
-	}
-	for found := false; !extensions.Empty(); {
-		var kind uint16
-		var of uint8
-		var body, list, host cryptobyte.String
-		if !extensions.ReadUint16(&kind) || !extensions.ReadUint16LengthPrefixed(&body) {
-			return "", false
-		}
-		if kind != extensionSNI {
-			continue
-		}
-		if found || !body.ReadUint16LengthPrefixed(&list) || !body.Empty() || !list.ReadUint8(&of) || of != hostName ||
-			!list.ReadUint16LengthPrefixed(&host) || !list.Empty() || host.Empty() {
-			return "", false
-		}
-		found = true
-		if name, ok = canonical(string(host)); !ok {
-			return "", false
-		}
-	}
-	return name, true
+	return n, nil
 }
+
+func (f *firstBytes) Write(p []byte) (int, error) { return len(p), nil }

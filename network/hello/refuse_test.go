@@ -3,7 +3,6 @@ package hello_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -36,24 +35,6 @@ func readRequest(b []byte) (string, error) {
 	}
 	return strings.TrimSuffix(strings.ToLower(host), "."), nil
 }
-
-// readHello returns the SNI as crypto/tls reads it.
-func readHello(b []byte) (name string, ok bool) {
-	stop := errors.New("stop")
-	_ = tls.Server(&reading{Reader: bytes.NewReader(b)}, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-		name, ok = h.ServerName, true
-		return nil, stop
-	}}).HandshakeContext(context.Background())
-	return name, ok
-}
-
-type reading struct {
-	net.Conn
-	io.Reader
-}
-
-func (r *reading) Read(b []byte) (int, error)  { return r.Reader.Read(b) }
-func (r *reading) Write(b []byte) (int, error) { return len(b), nil }
 
 // serve refuses each connection of a listener once it is recognized, and sends what it was.
 func serve(t *testing.T, size int) (address string, seen <-chan hello.Kind) {
