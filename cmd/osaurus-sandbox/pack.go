@@ -116,7 +116,11 @@ func newPackVerify() *cobra.Command {
 		var failed error
 		for _, f := range files {
 			d, err := alpine.Inspect(ctx, f, alpine.AllPinned(), report)
-			answer.Files, failed = append(answer.Files, d), errors.Join(failed, err)
+			if err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
+			answer.Files = append(answer.Files, d)
 		}
 		var chosen []pack.Pack
 		if len(names) > 0 || len(files) == 0 {
@@ -143,9 +147,6 @@ type verified struct {
 
 func printVerified(w io.Writer, v verified) error {
 	for _, d := range v.Files {
-		if len(d.Problems) > 0 {
-			continue // in the error
-		}
 		holds := "the root file system of Alpine " + d.Release
 		if d.Modules > 0 {
 			holds = fmt.Sprintf("kernel %s and %d modules", d.Kernel, d.Modules)

@@ -2,16 +2,13 @@ package alpine
 
 import (
 	"archive/tar"
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
@@ -29,79 +26,68 @@ type Download struct {
 	File   string      `json:"file"`
 	Size   int64       `json:"size"`
 	SHA256 pack.Digest `json:"sha256"`
-	Pinned string      `json:"pinned,omitempty"` // the name of the pinned file that it is or should be
+	Pinned string      `json:"pinned"` // the name of the pinned file that it is
 	Arch   vm.Arch     `json:"arch"`
 
 	Kernel  string `json:"kernel,omitempty"` // the release of an ISO's kernel
 	Modules int    `json:"modules,omitempty"`
 	Release string `json:"release,omitempty"` // the version of a root file system
-
-	Problems []string `json:"problems"` // empty if a pack can be made of it
 }
 
-// maxNote bounds the short text files of a root file system that are read.
-const maxNote = 256
-
-// Inspect compares a downloaded ISO image or root file system with the pins of every
-// architecture, and reads it as Build does. It reads the content of other files too, since
-// that tells a damaged download from another release. The error is fault.Rejected if there
-// are problems.
+// Inspect finds the pinned file that a downloaded ISO image or root file system is, and reads it as Build does. The
+// error is fault.Rejected if it is none of them, or cannot be read.
 func Inspect(ctx context.Context, file string, pins []Pins, report progress.Func) (Download, error) {
 	const op = "verify download"
 	is, err := pack.PinFile(ctx, filepath.Dir(file), filepath.Base(file))
 	if err != nil {
 		return Download{}, fault.Wrap(op, file, err)
 	}
-	d := Download{File: file, Size: is.Size, SHA256: is.SHA256, Arch: vm.HostArch(), Problems: []string{}}
-	found := []error{d.compare(pins)}
 	temp, err := os.MkdirTemp("", "osaurus-verify-")
 	if err != nil {
-		return d, fault.New(fault.Execution, op, file, err).Advise("Set TMPDIR to a folder that you may write.")
+		return Download{}, fault.New(fault.Execution, op, file, err).Advise("Set TMPDIR to a folder that you may write.")
 	}
 	defer os.RemoveAll(temp)
-	if strings.HasSuffix(cmp.Or(d.Pinned, file), ".iso") {
-		found = append(found, d.readISO(ctx, temp, report))
-	} else {
-		found = append(found, d.readRoot(ctx))
+	d := Download{File: file, Size: is.Size, SHA256: is.SHA256}
+	p, err := d.find(pins)
+	switch {
+	case err != nil:
+	case d.SHA256 == p.ISO.SHA256:
+		err = d.readISO(ctx, temp, report)
+	default:
+		d.Release = p.Version
+		err = copyRoot(ctx, file, filepath.Join(temp, rootName))
 	}
 	if ctx.Err() != nil {
 		return d, fault.Wrap(op, file, ctx.Err())
 	}
-	for _, err := range found {
-		if err != nil {
-			d.Problems = append(d.Problems, err.Error())
-		}
-	}
-	if err := errors.Join(found...); err != nil {
+	if err != nil {
 		return d, fault.New(fault.Rejected, op, file, err).
 			Advise("Delete it and download it again from https://dl-cdn.alpinelinux.org/alpine/ (the same file, not a newer one). A file of `pack export` is checked by `pack import`.")
 	}
 	return d, nil
 }
 
-// compare finds the pinned file by digest, or by name if the digest is none of them.
-func (d *Download) compare(pins []Pins) error {
+// find returns the release of the pinned file that has the download's digest.
+func (d *Download) find(pins []Pins) (Pins, error) {
 	var names []string
-	var want fetch.File
+	var wrong error // of a file with the name of a pinned one
 	for _, p := range pins {
 		for _, f := range []fetch.File{p.ISO, p.Root} {
 			name := path.Base(f.URL)
 			names = append(names, name)
-			if f.SHA256 == d.SHA256 || name == filepath.Base(d.File) {
-				d.Pinned, d.Arch, want = name, p.Arch, f
-			}
-			if f.SHA256 == d.SHA256 {
-				return nil
+			switch {
+			case f.SHA256 == d.SHA256:
+				d.Pinned, d.Arch = name, p.Arch
+				return p, nil
+			case name != filepath.Base(d.File):
+			case f.Size != d.Size:
+				wrong = fmt.Errorf("it has %d bytes, but %d are pinned for %s", d.Size, f.Size, name)
+			default:
+				wrong = fmt.Errorf("its SHA-256 is %s, but %s is pinned for %s", d.SHA256, f.SHA256, name)
 			}
 		}
 	}
-	switch {
-	case d.Pinned == "":
-		return fmt.Errorf("it is none of the pinned files: %s", strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))
-	case d.Size != want.Size:
-		return fmt.Errorf("it has %d bytes, but %d are pinned for %s", d.Size, want.Size, d.Pinned)
-	}
-	return fmt.Errorf("its SHA-256 is %s, but %s is pinned for %s", d.SHA256, want.SHA256, d.Pinned)
+	return Pins{}, cmp.Or(wrong, fmt.Errorf("it is none of the pinned files: %s", strings.Join(names, ", ")))
 }
 
 // readISO unpacks kernel and modules into a folder, and looks for the modules that guests need.
@@ -126,41 +112,5 @@ func (d *Download) readISO(ctx context.Context, dir string, report progress.Func
 	}); err != nil {
 		return err
 	}
-	if err := image.CheckModules(ctx, walk); err != nil {
-		return err
-	}
-	code, err := os.ReadFile(filepath.Join(dir, kernelName))
-	if err == nil && !bytes.Contains(code, []byte(d.Kernel+" (")) {
-		err = fmt.Errorf("its modules are for the kernel %s, which its kernel is not", d.Kernel)
-	}
-	return err
-}
-
-// readRoot reads a root file system to its end.
-func (d *Download) readRoot(ctx context.Context) error {
-	file, err := os.Open(d.File)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	machine := ""
-	err = untar.Walk(file, d.File, func(h *tar.Header, content io.Reader) error {
-		to := map[string]*string{"etc/alpine-release": &d.Release, "etc/apk/arch": &machine}[path.Clean(h.Name)]
-		if to == nil {
-			return ctx.Err()
-		}
-		text, err := io.ReadAll(io.LimitReader(content, maxNote))
-		*to = strings.TrimSpace(string(text))
-		return err
-	})
-	want := map[vm.Arch]string{vm.AMD64: "x86_64", vm.ARM64: "aarch64"}[d.Arch]
-	switch {
-	case err != nil:
-		return err
-	case d.Release == "":
-		return errors.New("it is no root file system of Alpine: etc/alpine-release is missing")
-	case machine != want:
-		return fmt.Errorf("it is for %q, not for %s", machine, want)
-	}
-	return nil
+	return image.CheckModules(ctx, walk)
 }

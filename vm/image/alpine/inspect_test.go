@@ -36,21 +36,15 @@ func TestInspect(t *testing.T) {
 	}
 	for _, arch := range []vm.Arch{vm.AMD64, vm.ARM64} {
 		pins, client := lab.AlpineRelease(t, arch)
-		other := pins
-		other.Arch = vm.AMD64
-		if arch == vm.AMD64 {
-			other.Arch = vm.ARM64
-		}
 		name, iso := download(client, pins.ISO)
 		rootName, root := download(client, pins.Root)
 		name, rootName = filepath.Base(name), filepath.Base(rootName)
 
 		release := lab.DebianKernel(t, string(arch)).Release
-		if d, err := inspect("renamed.iso", iso, pins); err != nil || d.Pinned != name || d.Kernel != release || d.Modules < 500 || d.Arch != arch || len(d.Problems) > 0 {
+		if d, err := inspect("renamed.iso", iso, pins); err != nil || d.Pinned != name || d.Kernel != release || d.Modules < 500 || d.Arch != arch {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
-		alpineRoot := lab.AlpineRoot(t, string(arch)) != ""
-		if d, err := inspect(rootName, root, pins); alpineRoot && (err != nil || d.Release != "3.20.3") {
+		if d, err := inspect(rootName, root, pins); err != nil || d.Release != pins.Version || d.Pinned != rootName {
 			t.Errorf("%s: %+v, %v", rootName, d, err)
 		}
 
@@ -63,16 +57,15 @@ func TestInspect(t *testing.T) {
 			want    string
 		}{
 			"cut short":          {name, iso[:len(iso)/2], pins, "are pinned for " + name},
-			"cut, unreadable":    {name, iso[:len(iso)/2], pins, "cut short: it ends before boot/"},
 			"a flipped bit":      {name, flipped, pins, pins.ISO.SHA256.String()},
-			"of the other kind":  {name, iso, other, "it is "},
-			"a root, cut":        {rootName, root[:len(root)/2], pins, "unexpected EOF"},
-			"no ISO image":       {name, root[:1000], pins, "ISO 9660"},
+			"a root, cut":        {rootName, root[:len(root)/2], pins, "are pinned for " + rootName},
+			"no ISO image":       {name, root, alpine.Pins{ISO: pins.Root, Arch: arch}, "ISO 9660"},
+			"no archive":         {rootName, iso, alpine.Pins{Root: pins.ISO, Arch: arch}, "read archive"},
 			"not of the release": {"x.iso", iso, alpine.Pins{ISO: fetch.File{URL: "https://host/" + "y.iso"}}, "none of the pinned files"},
 		} {
-			d, err := inspect(c.name, c.content, c.pins)
-			if fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" || !strings.Contains(strings.Join(d.Problems, "\n"), c.want) {
-				t.Errorf("%s, %s: %q, %v; want %q", arch, what, d.Problems, err, c.want)
+			_, err := inspect(c.name, c.content, c.pins)
+			if fault.KindOf(err) != fault.Rejected || fault.AdviceOf(err) == "" || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s, %s: %v; want %q", arch, what, err, c.want)
 			}
 		}
 	}
