@@ -122,7 +122,7 @@ func (c *Conn) read(p []byte) (int, error) {
 		case len(p) == 0:
 			return 0, nil
 		case c.in.n > 0:
-			n := c.in.take(c.d.chunks, p)
+			n := c.in.take(p)
 			c.consumed(n)
 			return n, nil
 		case c.err != nil:
@@ -198,7 +198,7 @@ func (c *Conn) shutdown(flags uint32) error {
 	if flags&shutRecv != 0 {
 		c.closed = true
 		c.fwdCnt += uint32(c.in.n)
-		c.in.clear(c.d.chunks)
+		c.in = fifo{}
 		c.readDL.stop()
 		c.writeDL.stop()
 		if c.state != stateDead {
@@ -248,7 +248,7 @@ func (c *Conn) abort() {
 		}
 		c.die(net.ErrClosed)
 	}
-	c.in.clear(c.d.chunks)
+	c.in = fifo{}
 	if c.unlock() {
 		c.d.schedule(c)
 	}

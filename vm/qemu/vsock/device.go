@@ -59,9 +59,8 @@ type key struct{ host, guest uint32 }
 
 // Device is one guest's vsock device. It implements [vhostuser.Device].
 type Device struct {
-	cid    uint32
-	chunks *chunkPool
-	grown  atomic.Int64 // total of all windows beyond firstWindow
+	cid   uint32
+	grown atomic.Int64 // total of all windows beyond firstWindow
 
 	mu        sync.Mutex
 	closed    bool
@@ -80,7 +79,7 @@ var _ vhostuser.Device = (*Device)(nil)
 
 // New returns a device for the guest with the given context id (3 or more).
 func New(guestCID uint32) *Device {
-	d := &Device{cid: guestCID, chunks: newChunkPool(), conns: map[key]*Conn{}, listeners: map[uint32]*vm.Listener{}, nextPort: firstPort}
+	d := &Device{cid: guestCID, conns: map[key]*Conn{}, listeners: map[uint32]*vm.Listener{}, nextPort: firstPort}
 	for o := range d.placed {
 		d.placed[o] = map[*Conn]struct{}{}
 	}

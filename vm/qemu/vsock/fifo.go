@@ -2,37 +2,23 @@
 
 package vsock
 
-import "sync"
-
-// chunkSize is the allocation unit for received data. It is small because a guest can make many
-// connections hold one.
-const chunkSize = 4 << 10
-
-type chunk [chunkSize]byte
-
-// chunkPool keeps chunks for reuse. An idle connection has none.
-type chunkPool struct{ sync.Pool }
-
-func newChunkPool() *chunkPool {
-	return &chunkPool{sync.Pool{New: func() any { return new(chunk) }}}
-}
-
-// fifo is a byte queue that allocates chunks as needed. The caller bounds its size.
+// fifo is a byte queue in a ring, which it has only while there are bytes in it. An idle connection so has none.
 type fifo struct {
-	chunks []*chunk
-	start  int // of the data in the first chunk
-	n      int // bytes in all
+	ring  []byte
+	start int // of the data
+	n     int // bytes in all
 }
 
-// fill appends up to n bytes from src.
-func (f *fifo) fill(pool *chunkPool, src *iov, n int) {
+// fill appends n bytes from src. All of the data fits into a window.
+func (f *fifo) fill(src *iov, n, window int) {
+	if n > 0 && len(f.ring) < window {
+		ring := make([]byte, window)
+		f.n = f.take(ring[:f.n])
+		f.ring, f.start = ring, 0
+	}
 	for n > 0 {
-		end := (f.start + f.n) % chunkSize
-		if f.start+f.n == len(f.chunks)*chunkSize {
-			f.chunks = append(f.chunks, pool.Get().(*chunk))
-			end = 0
-		}
-		k := src.read(f.chunks[len(f.chunks)-1][end:min(chunkSize, end+n)])
+		end := (f.start + f.n) % len(f.ring)
+		k := src.read(f.ring[end:min(len(f.ring), end+n)])
 		if k == 0 {
 			return
 		}
@@ -42,35 +28,15 @@ func (f *fifo) fill(pool *chunkPool, src *iov, n int) {
 }
 
 // take moves the first bytes to p and returns their number.
-func (f *fifo) take(pool *chunkPool, p []byte) (done int) {
+func (f *fifo) take(p []byte) (done int) {
 	for done < len(p) && f.n > 0 {
-		first := f.chunks[0]
-		k := copy(p[done:], first[f.start:min(chunkSize, f.start+f.n)])
+		k := copy(p[done:], f.ring[f.start:min(len(f.ring), f.start+f.n)])
 		done += k
-		f.start += k
+		f.start = (f.start + k) % len(f.ring)
 		f.n -= k
-		if f.start == chunkSize {
-			f.drop(pool)
-		}
 	}
 	if f.n == 0 {
-		f.clear(pool)
+		*f = fifo{}
 	}
 	return done
-}
-
-// drop returns the first chunk to the pool.
-func (f *fifo) drop(pool *chunkPool) {
-	pool.Put(f.chunks[0])
-	f.chunks[0] = nil
-	f.chunks = f.chunks[1:]
-	f.start = 0
-}
-
-// clear drops all data.
-func (f *fifo) clear(pool *chunkPool) {
-	for len(f.chunks) > 0 {
-		f.drop(pool)
-	}
-	*f = fifo{}
 }

@@ -188,7 +188,7 @@ func (c *Conn) received(n int, data iov) {
 		c.consumed(c.rgot)
 		n -= c.rgot
 	}
-	c.in.fill(c.d.chunks, &data, n)
+	c.in.fill(&data, n, c.window)
 	c.rcond.Broadcast()
 }
 

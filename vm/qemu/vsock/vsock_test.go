@@ -142,7 +142,7 @@ func TestMany(t *testing.T) {
 		t.Fatalf("%d connections are open", len(open))
 	}
 	for _, c := range open {
-		if c := c.(*Conn); c.in.chunks != nil {
+		if c := c.(*Conn); c.in.ring != nil {
 			t.Fatal("a connection at rest has a buffer")
 		}
 		c.Close()
