@@ -127,7 +127,7 @@ func (l *Flows) summaries() map[config.AgentID]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	texts := map[config.AgentID]string{}
-	for agent, r := range l.logs {
+	for agent, r := range l.counts {
 		if len(r.hour.verdicts) > 0 {
 			texts[agent] = r.hour.summary()
 			r.hour = newHour()

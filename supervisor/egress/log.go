@@ -1,17 +1,13 @@
 package egress
 
 import (
-	"cmp"
 	"context"
-	"iter"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"osaurus-sandbox/config"
-	"osaurus-sandbox/internal/fault"
-	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
@@ -90,25 +86,27 @@ type FlowOptions struct {
 // summaries into the audit. Its methods may be called from any goroutine.
 type Flows struct {
 	FlowOptions
+	*events.Rings[Flow]
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	mu   sync.Mutex // held for moments only
-	logs map[config.AgentID]*flowLog
+	mu     sync.Mutex // held for moments only
+	counts map[config.AgentID]*counts
 }
 
-// flowLog holds the flows of an agent. Flows.mu guards it.
-type flowLog struct {
-	ring    []Flow // flow n is at (n-1) % MaxFlows
-	last    events.Seq
-	changed notify.Notifier
-	hour    *hour
-	seen    seen
+// counts are what is counted of an agent's flows. Flows.mu guards it.
+type counts struct {
+	hour *hour
+	seen seen
 }
 
 // NewFlows returns an empty log. Close it before the audit and the journal.
 func NewFlows(o FlowOptions) *Flows {
-	l := &Flows{FlowOptions: o, logs: map[config.AgentID]*flowLog{}}
+	l := &Flows{FlowOptions: o, counts: map[config.AgentID]*counts{}}
+	l.Rings = events.NewRings[Flow](MaxFlows, func(agent config.AgentID) bool {
+		_, ok := l.nameOf(agent)
+		return ok
+	})
 	life, end := context.WithCancel(context.Background())
 	l.end = end
 	l.work.Go(func() { l.summarize(life) })
@@ -127,35 +125,24 @@ func (l *Flows) Record(f network.Flow) {
 	if !ok {
 		return // deleted, and so is its log
 	}
-	if e, ok := l.add(name, bounded(f)); ok {
+	f = bounded(f)
+	l.Add(f.Subject.Agent, func(seq events.Seq) Flow { return Flow{seq, f} })
+	l.mu.Lock()
+	of := l.of(f.Subject.Agent)
+	of.seen.add(f)
+	e, ok := of.hour.add(name, f)
+	l.mu.Unlock()
+	if ok {
 		l.Events.Note(e)
 	}
 }
 
-// add adds a flow, and returns the event to record for it, if any.
-func (l *Flows) add(name config.AgentName, f network.Flow) (events.Event, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.of(f.Subject.Agent)
-	r.last++
-	if flow := (Flow{r.last, f}); len(r.ring) < MaxFlows {
-		r.ring = append(r.ring, flow)
-	} else {
-		r.ring[(r.last-1)%MaxFlows] = flow
+// of returns the counts of an agent. The caller holds mu.
+func (l *Flows) of(agent config.AgentID) *counts {
+	if l.counts[agent] == nil {
+		l.counts[agent] = &counts{newHour(), seen{}}
 	}
-	r.changed.Notify()
-	r.seen.add(f)
-	return r.hour.add(name, f)
-}
-
-// of returns the log of an agent. The caller holds mu.
-func (l *Flows) of(agent config.AgentID) *flowLog {
-	r := l.logs[agent]
-	if r == nil {
-		r = &flowLog{hour: newHour(), seen: seen{}}
-		l.logs[agent] = r
-	}
-	return r
+	return l.counts[agent]
 }
 
 // nameOf returns the name of an agent. The guest's root has none.
@@ -189,28 +176,8 @@ func isLookup(t policy.Target) bool {
 
 // Forget drops the log of a deleted agent. Readers that follow it end with an error.
 func (l *Flows) Forget(agent config.AgentID) {
+	l.Rings.Forget(agent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.logs[agent]; r != nil {
-		r.changed.Notify()
-	}
-	delete(l.logs, agent)
-}
-
-// Read yields the flows of an agent, the oldest first. With follow it continues with new ones until
-// the context ends. A slow reader can miss flows: Seq shows how many.
-func (l *Flows) Read(ctx context.Context, agent config.AgentID, follow bool) iter.Seq2[Flow, error] {
-	return events.Follow(ctx, events.Seq(0), follow, func(_ context.Context, after events.Seq) ([]Flow, events.Seq, <-chan struct{}, error) {
-		if _, ok := l.nameOf(agent); !ok {
-			return nil, 0, nil, fault.New(fault.NotFound, "read flows of agent", string(agent), nil).Advise("List the agents: osaurus-sandbox agent list")
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		r := l.of(agent)
-		var flows []Flow
-		for n := max(after, r.last-events.Seq(len(r.ring))) + 1; n <= r.last; n++ {
-			flows = append(flows, r.ring[(n-1)%MaxFlows])
-		}
-		return flows, cmp.Or(r.last, after), r.changed.Next(), nil
-	})
+	delete(l.counts, agent)
 }

@@ -45,9 +45,9 @@ func TestLogs(t *testing.T) {
 	l.log(t, logBob, "")
 	list := l.list(t, logAlice)
 	var texts []string
-	for i, line := range list {
+	for _, line := range list {
 		texts = append(texts, line.Text)
-		if int(line.Seq) != i+1 || line.Level != bridge.Warn || line.Source != "agent-alice/rss" || line.Time.Before(before) {
+		if line.Level != bridge.Warn || line.Source != "agent-alice/rss" || line.Time.Before(before) {
 			t.Errorf("%+v", line)
 		}
 	}
@@ -80,18 +80,10 @@ func TestLogLimits(t *testing.T) {
 	if list := l.list(t, logAlice); list[MaxLogLines-1].Text != "… and more lines" || list[MaxLogLines-maxMessageLines-2].Text != fmt.Sprint(MaxLogLines+9) {
 		t.Errorf("%+v", list[MaxLogLines-maxMessageLines-2:])
 	}
-	for range 2 * MaxLogBytes / MaxLogLine {
-		l.log(t, logAlice, strings.Repeat("é", MaxLogLine)+"\xff")
-	}
-	total := 0
+	l.log(t, logAlice, strings.Repeat("é", MaxLogLine)+"\xff")
 	list := l.list(t, logAlice)
-	for _, line := range list {
-		if total += len(line.Text); len(line.Text) > MaxLogLine || !utf8.ValidString(line.Text) || !strings.HasSuffix(line.Text, "…") {
-			t.Errorf("%d bytes, …%q", len(line.Text), line.Text[len(line.Text)-6:])
-		}
-	}
-	if total > MaxLogBytes || total < MaxLogBytes-MaxLogLine || len(list) != total/len(list[0].Text) {
-		t.Errorf("%d bytes are kept in %d lines", total, len(list))
+	if text := list[len(list)-1].Text; len(text) > MaxLogLine || !utf8.ValidString(text) || !strings.HasSuffix(text, "…") {
+		t.Errorf("%d bytes, …%q", len(text), text[len(text)-6:])
 	}
 	if list := l.list(t, logBob); len(list) != 1 {
 		t.Errorf("bob's are %+v", list)
