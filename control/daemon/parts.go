@@ -186,9 +186,6 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 	d.makeEgress()
 	d.api.Sessions = sessions.New(sessions.Options{DB: d.db, Agents: d.api.Agents, Record: d.api.Events, Log: d.api.Log})
 	d.closes(d.api.Sessions.Close)
-	if err := d.api.Sessions.Settle(d.api.Events.Read(ctx, 0, false)); err != nil {
-		d.api.Log.Warn("which jobs ended with the daemon before is not known", "error", err)
-	}
 	d.api.Topics, d.api.Lines, d.config = services.NewTopics(d.db, d.api.Vault.Clean), services.NewLogs(d.api.Agents.Has, d.api.Vault.Clean), services.NewPluginConfig(d.db)
 	if d.api.Artifacts, err = artifacts.Open(ctx, artifacts.Options{Home: d.Home, DB: d.db, Record: d.api.Events}); err != nil {
 		return err

@@ -3,10 +3,8 @@ package sessions
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 
 	"osaurus-sandbox/supervisor/agents"
@@ -15,7 +13,7 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// The kinds of events.
+// The kinds of events. The jobs of a daemon that was killed have no end: machine.OwnerGone tells of theirs.
 const (
 	SessionStarted events.Kind = "session.started"
 	SessionClosed  events.Kind = "session.closed"
@@ -94,27 +92,6 @@ func (m *Manager) Each(ref string, do func(agents.Agent, Room) error) error {
 		if err := do(agent, m.Room(string(agent.ID), "")); err != nil && m.Agents.Has(agent.ID) {
 			return err
 		}
-	}
-	return nil
-}
-
-// Settle records the ends of jobs that an earlier daemon missed, for example because it was
-// killed. past are the recorded events.
-func (m *Manager) Settle(past iter.Seq2[events.Event, error]) error {
-	var begun []events.Event
-	for e, err := range past {
-		if err != nil {
-			return err
-		}
-		switch e.Kind {
-		case JobStarted:
-			begun = append(begun, e)
-		case JobEnded:
-			begun = slices.DeleteFunc(begun, func(b events.Event) bool { return b.Fields["job"] == e.Fields["job"] })
-		}
-	}
-	for _, e := range begun {
-		m.Record.Note(events.Event{Kind: JobEnded, Cause: "its daemon ended before it did", Fields: e.Fields})
 	}
 	return nil
 }
