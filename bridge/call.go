@@ -35,7 +35,7 @@ type call struct {
 
 // record writes the call to the audit log.
 func (c *call) record(action Action, subject string, err error) {
-	c.server.Audit.Record(context.WithoutCancel(c.r.Context()), c.who, action, subject, err)
+	c.server.Audit.Record(c.r.Context(), c.who, action, subject, err)
 }
 
 // accept counts the call, and fails if the agent has reached its limit.

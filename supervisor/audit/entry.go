@@ -57,6 +57,14 @@ type Entry struct {
 	Hash    Hash
 }
 
+// Of returns the entry with the outcome of an error, and its text as the detail, or with OK for nil.
+func (e Entry) Of(err error) Entry {
+	if e.Outcome = OutcomeOf(err); err != nil {
+		e.Detail = err.Error()
+	}
+	return e
+}
+
 // check returns the entry with bounded texts in valid UTF-8, and refuses one without a
 // client, an action or an outcome.
 func (e Entry) check() (Entry, error) {

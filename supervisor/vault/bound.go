@@ -91,13 +91,8 @@ func (v *Vault) sender(who bridge.Caller, k secrets.Key, host string) func(conte
 		if noted && err == nil {
 			return value.Reveal(), nil
 		}
-		entry := audit.Entry{
-			UID: os.Getuid(), Agent: who.Name, Client: gatewayClient, Action: "secret.send", Subject: subject(k.Plugin, k.Name) + " to " + host, Outcome: audit.OutcomeOf(err),
-		}
-		if err != nil {
-			entry.Detail = err.Error()
-		}
-		if _, failed := v.Audit.Record(ctx, entry); failed != nil && err == nil {
+		entry := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: gatewayClient, Action: "secret.send", Subject: subject(k.Plugin, k.Name) + " to " + host}
+		if _, failed := v.Audit.Record(ctx, entry.Of(err)); failed != nil && err == nil {
 			return "", errors.New("the host cannot record it")
 		}
 		if err != nil {

@@ -155,13 +155,8 @@ func (v *Vault) lend(ctx context.Context, who bridge.Caller, name config.SecretN
 		err = v.learn(key, value)
 		told = err
 	}
-	entry := audit.Entry{
-		UID: os.Getuid(), Agent: who.Name, Client: client, Action: "secret.read", Subject: subject(who.Plugin, name), Outcome: audit.OutcomeOf(err),
-	}
-	if err != nil {
-		entry.Detail = err.Error()
-	}
-	if _, failed := v.Audit.Record(ctx, entry); failed != nil && told == nil {
+	entry := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: client, Action: "secret.read", Subject: subject(who.Plugin, name)}
+	if _, failed := v.Audit.Record(ctx, entry.Of(err)); failed != nil && told == nil {
 		told = fault.New(fault.Unavailable, "read secret", string(name), failed)
 	}
 	if told != nil {
