@@ -55,16 +55,15 @@ type Options struct {
 	// Folders says which home folder is whose; the machine has it too.
 	Folders *vm.Subtrees
 	// Tokens are the valid tokens of agents.
-	Tokens *bridge.Tokens
-	// Secrets may be nil: then output is not redacted.
+	Tokens  *bridge.Tokens
 	Secrets Secrets
 	// Trust returns what makes rooms trust the network's gateway, if they have to. It must be
-	// fast. It may be nil.
+	// fast.
 	Trust func() *engine.Trust
 	// PrepareTrust is called before an agent's room is used, so that Trust has what the room needs.
-	// It may wait for a moment. It may be nil.
+	// It may wait for a moment.
 	PrepareTrust func(context.Context, Agent)
-	// Made is called when a room was made or may have been, before anything runs in it. It may be nil.
+	// Made is called when a room was made or may have been, before anything runs in it.
 	Made   func(context.Context, *machine.Lease, Agent)
 	Record events.Recorder
 	Log    *slog.Logger

@@ -48,14 +48,6 @@ func (a Agent) PluginNetwork(in machine.Guest, plugin config.PluginID, want engi
 	return want, address, err
 }
 
-// trust returns what makes rooms trust the network's gateway.
-func (a *Agents) trust() *engine.Trust {
-	if a.Trust == nil {
-		return nil
-	}
-	return a.Trust()
-}
-
 // hasRoom reports whether a guest has the agent's room as it is desired.
 func (a Agent) hasRoom(m made, trust *engine.Trust) bool {
 	if m.in == nil {
@@ -68,9 +60,7 @@ func (a Agent) hasRoom(m made, trust *engine.Trust) bool {
 // provision makes an agent's room in the guest, once. Concurrent callers share
 // one request.
 func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) error {
-	if a.PrepareTrust != nil {
-		a.PrepareTrust(ctx, a.agentOf(m))
-	}
+	a.PrepareTrust(ctx, a.agentOf(m))
 	if a.isMade(l, m) {
 		return nil
 	}
@@ -94,7 +84,7 @@ func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) err
 func (a *Agents) isMade(l *machine.Lease, m *member) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return m.made.in == l.Guest && m.hasRoom(m.made, a.trust()) && !m.gone
+	return m.made.in == l.Guest && m.hasRoom(m.made, a.Trust()) && !m.gone
 }
 
 // ensure asks the guest for an agent's room. The caller has the turn.
@@ -106,7 +96,7 @@ func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error 
 	if err := a.makeHome(agent); err != nil {
 		return err
 	}
-	room, err := agent.room(l.Guest, a.trust())
+	room, err := agent.room(l.Guest, a.Trust())
 	if err != nil {
 		return err
 	}
@@ -121,9 +111,7 @@ func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error 
 	for _, what := range ensured.Lacks {
 		a.Log.Warn("an agent's room lacks something", "agent", agent.Name, "lacks", what)
 	}
-	if a.Made != nil {
-		a.Made(ctx, l, agent)
-	}
+	a.Made(ctx, l, agent)
 	a.setMade(m, made{l.Guest, room})
 	return nil
 }
@@ -150,7 +138,7 @@ func (a *Agents) apply(ctx context.Context, m *member) error {
 		return err
 	}
 	defer end()
-	if agent, was := a.agentOf(m), a.madeOf(m); was.in != l.Guest || agent.hasRoom(was, a.trust()) {
+	if agent, was := a.agentOf(m), a.madeOf(m); was.in != l.Guest || agent.hasRoom(was, a.Trust()) {
 		return nil
 	}
 	if !vm.Silent() {

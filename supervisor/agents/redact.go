@@ -20,18 +20,12 @@ type Secrets interface {
 // programs. What an attached person sees does not pass it, nor do forwarded
 // connections and copied files.
 func (a *Agents) Redact(ctx context.Context, agent Agent) *redact.Live {
-	if a.Secrets == nil {
-		return nil
-	}
 	return a.Secrets.Redact(ctx, agent.ID)
 }
 
 // Redacted returns what removes an agent's secrets, as far as they are known,
 // from what is reported about it. It does not wait.
 func (a *Agents) Redacted(agent Agent) *redact.Scrubber {
-	if a.Secrets == nil {
-		return nil
-	}
 	return a.Secrets.Redacted(agent.ID)
 }
 

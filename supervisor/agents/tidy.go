@@ -54,7 +54,7 @@ func (a *Agents) clearAll(vm *machine.Machine) {
 
 // applyAll applies changed settings to the rooms of a running guest.
 func (a *Agents) applyAll(vm *machine.Machine) {
-	late := a.members(vm, func(m *member) bool { return m.made.in != nil && !m.hasRoom(m.made, a.trust()) })
+	late := a.members(vm, func(m *member) bool { return m.made.in != nil && !m.hasRoom(m.made, a.Trust()) })
 	for _, m := range late {
 		if err := a.apply(a.life, m); err != nil && a.life.Err() == nil {
 			a.Log.Warn("an agent's settings do not count yet in the guest", "agent", a.agentOf(m).Name, "error", err)

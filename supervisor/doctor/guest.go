@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -26,7 +27,7 @@ const (
 	defaultTarget = "http://dl-cdn.alpinelinux.org/alpine/MIRRORS.txt"
 	mirrorTimeout = 10 * time.Second // to ask the package tool for its mirrors
 	checkTimeout  = 30 * time.Second
-	maxOutput     = 4 << 10 // kept of a command's output
+	maxOutput     = 4 << 10 // kept of each stream of a command's output
 	maxChecks     = 32      // there are 13
 
 	cause machine.Cause = "diagnose"
@@ -204,8 +205,8 @@ func (b checker) inRoom(ctx context.Context, asRoot bool, script string) (string
 // collect runs a command and returns its trimmed output. If the exit code is not 0,
 // it returns an error that quotes the output.
 func collect(ctx context.Context, cmd engine.Command, start func(context.Context, engine.Command) (engine.Process, error)) (string, error) {
-	var out bounded
-	cmd.Stdout, cmd.Stderr, cmd.Timeout = &out, &out, checkTimeout
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Timeout, cmd.MaxOutput = &out, &out, checkTimeout, maxOutput
 	process, err := start(ctx, cmd)
 	if err != nil {
 		return "", err
@@ -216,14 +217,6 @@ func collect(ctx context.Context, cmd engine.Command, start func(context.Context
 		err = fault.Newf(fault.Execution, "run in guest", "", "exit code %d: %s", exit.Status(), text)
 	}
 	return text, err
-}
-
-// bounded keeps the first maxOutput bytes that are written to it.
-type bounded struct{ strings.Builder }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	b.Builder.Write(p[:min(len(p), max(0, maxOutput-b.Len()))])
-	return len(p), nil
 }
 
 // advise adds advice to an error that has none.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
+	"osaurus-sandbox/supervisor/egress"
 	"osaurus-sandbox/vm"
 )
 
@@ -96,19 +96,8 @@ func aptSources(dir string) (texts []string) {
 // targets returns what these URLs connect to, each once.
 func targets(urls []string) (list []policy.Target) {
 	for _, text := range urls {
-		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || len(list) == maxSources {
-			continue
-		}
-		port, err := config.ParsePort(cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443"))
-		if err != nil {
-			continue
-		}
-		t := policy.Target{Protocol: policy.TCP, Port: uint16(port)}
-		if t.Addr, err = netip.ParseAddr(u.Hostname()); err != nil {
-			t.Name = strings.ToLower(u.Hostname())
-		}
-		if !slices.Contains(list, t) {
+		t, err := egress.ParseTarget(text)
+		if t.Method, t.Path = "", ""; err == nil && len(list) < maxSources && !slices.Contains(list, t) {
 			list = append(list, t)
 		}
 	}

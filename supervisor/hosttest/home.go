@@ -9,6 +9,8 @@ import (
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
+	"osaurus-sandbox/engine"
+	"osaurus-sandbox/secrets/redact"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
@@ -46,6 +48,18 @@ func OpenHome(t testing.TB, dir config.Home, backend machine.Backend, o agents.O
 	must(err)
 	o.Home, o.DB = dir, h.DB
 	o.Folders, o.Tokens = cmp.Or(o.Folders, new(vm.Subtrees)), cmp.Or(o.Tokens, bridge.NewTokens())
+	if o.Secrets == nil {
+		o.Secrets = noSecrets{}
+	}
+	if o.Trust == nil {
+		o.Trust = func() *engine.Trust { return nil }
+	}
+	if o.PrepareTrust == nil {
+		o.PrepareTrust = func(context.Context, agents.Agent) {}
+	}
+	if o.Made == nil {
+		o.Made = func(context.Context, *machine.Lease, agents.Agent) {}
+	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	h.Machine, err = machine.New(context.Background(), machine.Options{Home: dir, Backend: backend, Folders: o.Folders, Log: o.Log})
 	must(err)
@@ -54,6 +68,12 @@ func OpenHome(t testing.TB, dir config.Home, backend machine.Backend, o agents.O
 	must(err)
 	return h
 }
+
+// noSecrets redacts nothing.
+type noSecrets struct{}
+
+func (noSecrets) Redact(context.Context, config.AgentID) *redact.Live { return nil }
+func (noSecrets) Redacted(config.AgentID) *redact.Scrubber            { return nil }
 
 // Close closes the agents, the machine and the database.
 func (h *Home) Close() error {

@@ -17,7 +17,7 @@ func TestFullDisk(t *testing.T) {
 		wantFault(t, err, fault.Unavailable, "room")
 		d.Free()
 
-		db := openAt(t, path, []migration{{"1", "CREATE TABLE t (a INTEGER, b TEXT)"}})
+		db := openAt(t, path, schema("CREATE TABLE t (a INTEGER, b TEXT)"))
 		text := strings.Repeat("x", 10_000)
 		written := 0
 		for round := range 3 {
@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			d.Free()
 			if round == 1 {
-				db = openAt(t, path, []migration{{"1", ""}})
+				db = openAt(t, path, schema(""))
 			}
 		}
 		var says string
@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 func TestReadOnlyHome(t *testing.T) {
 	smalldisk.Run(t, "2m", func(d *smalldisk.Disk) {
 		path := filepath.Join(d.Dir, "db")
-		db := openAt(t, path, schema())
+		db := openAt(t, path, files)
 		if err := db.exec(t.Context(), "INSERT INTO events VALUES (1, 0, '', '', '{}')"); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestReadOnlyHome(t *testing.T) {
 		_, err := Open(t.Context(), path)
 		wantFault(t, err, fault.Unavailable, "writable")
 		d.ReadOnly(false)
-		if n := openAt(t, path, schema()).number(t, "SELECT count(*) FROM events"); n != 1 {
+		if n := openAt(t, path, files).number(t, "SELECT count(*) FROM events"); n != 1 {
 			t.Errorf("%d events", n)
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"path"
 
 	"osaurus-sandbox/internal/fault"
 )
@@ -17,48 +16,34 @@ import (
 //go:embed schema/*.sql
 var files embed.FS
 
-// migration brings a schema from one version to the next.
-type migration struct {
-	name string
-	sql  string
-}
-
-func schema() []migration {
-	names, err := fs.Glob(files, "schema/*.sql") // sorted
-	if err != nil {
-		panic(err) // a bad pattern
-	}
-	list := make([]migration, 0, len(names))
-	for _, name := range names {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			panic(err) // it is embedded
-		}
-		list = append(list, migration{path.Base(name), string(text)})
-	}
-	return list
-}
-
 // migrate runs the missing migrations, each in one transaction with the schema's version.
-func migrate(ctx context.Context, pool *sql.DB, schema []migration) error {
+func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
+	names, err := fs.Glob(migrations, "schema/*.sql") // sorted
+	if err != nil {
+		return err
+	}
 	var at int
 	if err := pool.QueryRowContext(ctx, "PRAGMA user_version").Scan(&at); err != nil {
 		return err
 	}
-	if at > len(schema) {
-		return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, this program knows %d", at, len(schema)).
+	if at > len(names) {
+		return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, this program knows %d", at, len(names)).
 			Advise("A newer osaurus-sandbox wrote it: use that one, or give this one another home with OSAURUS_HOME.")
 	}
-	for i, m := range schema[at:] {
-		err := transact(ctx, pool, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+	for i, name := range names[at:] {
+		text, err := fs.ReadFile(migrations, name)
+		if err != nil {
+			return err
+		}
+		err = transact(ctx, pool, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, string(text)); err != nil {
 				return err
 			}
 			_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", at+i+1))
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil

@@ -34,19 +34,19 @@ type DB struct {
 // creates a missing file and migrates an older schema; a newer one is fault.Rejected. The
 // folder must exist.
 func Open(ctx context.Context, path string) (*DB, error) {
-	return open(ctx, path, schema())
+	return open(ctx, path, files)
 }
 
-func open(ctx context.Context, path string, schema []migration) (*DB, error) {
+func open(ctx context.Context, path string, migrations fs.FS) (*DB, error) {
 	db := &DB{path: path}
-	if err := db.open(ctx, schema); err != nil {
+	if err := db.open(ctx, migrations); err != nil {
 		db.Close()
 		return nil, db.Fault("open database", err)
 	}
 	return db, nil
 }
 
-func (db *DB) open(ctx context.Context, schema []migration) error {
+func (db *DB) open(ctx context.Context, migrations fs.FS) error {
 	// SQLite would create it readable for all. Its WAL inherits the mode.
 	file, err := os.OpenFile(db.path, os.O_CREATE|os.O_RDWR, privateFile)
 	if err != nil {
@@ -57,7 +57,7 @@ func (db *DB) open(ctx context.Context, schema []migration) error {
 	}
 	// With synchronous(FULL) a commit is on the disk when it returns.
 	db.writer = db.connect("rwc", "immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)")
-	if err := migrate(ctx, db.writer, schema); err != nil {
+	if err := migrate(ctx, db.writer, migrations); err != nil {
 		return err
 	}
 	db.reader = db.connect("rw", "deferred", maxReaders, "query_only(1)")

@@ -4,18 +4,30 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/internal/fault"
 )
 
-func openAt(t testing.TB, path string, schema []migration) *DB {
+// schema returns migrations.
+func schema(texts ...string) fs.FS {
+	files := fstest.MapFS{}
+	for i, text := range texts {
+		files[fmt.Sprintf("schema/%d.sql", i)] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return files
+}
+
+func openAt(t testing.TB, path string, migrations fs.FS) *DB {
 	t.Helper()
-	db, err := open(t.Context(), path, schema)
+	db, err := open(t.Context(), path, migrations)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +64,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "sandbox.db")
-	db := openAt(t, path, schema())
+	db := openAt(t, path, files)
 	if err := db.exec(t.Context(), "CREATE TABLE t (a INTEGER PRIMARY KEY, b REFERENCES t)"); err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +89,13 @@ func TestOpen(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := openAt(t, path, schema()).number(t, "SELECT count(*) FROM t"); n != 1 {
+	if n := openAt(t, path, files).number(t, "SELECT count(*) FROM t"); n != 1 {
 		t.Errorf("%d rows", n)
 	}
 }
 
 func TestWriteIsWholeOrNothing(t *testing.T) {
-	db := openAt(t, filepath.Join(t.TempDir(), "db"), []migration{{"1", "CREATE TABLE t (a INTEGER)"}})
+	db := openAt(t, filepath.Join(t.TempDir(), "db"), schema("CREATE TABLE t (a INTEGER)"))
 	mistake := fault.New(fault.UserDenied, "x", "", nil)
 	err := db.Write(t.Context(), "test", func(tx *sql.Tx) error {
 		if _, err := tx.Exec("INSERT INTO t VALUES (1)"); err != nil {
@@ -110,24 +122,22 @@ func TestWriteIsWholeOrNothing(t *testing.T) {
 
 func TestMigrations(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
-	one := migration{"one", "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)"}
-	two := migration{"two", "ALTER TABLE t ADD COLUMN b INTEGER; UPDATE t SET b = a + 1"}
-	bad := migration{"bad", "DELETE FROM t; CREATE TABLE t (a INTEGER)"}
-	openAt(t, path, []migration{one}).Close()
+	const one, two, bad = "CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)", "ALTER TABLE t ADD COLUMN b INTEGER; UPDATE t SET b = a + 1", "DELETE FROM t; CREATE TABLE t (a INTEGER)"
+	openAt(t, path, schema(one)).Close()
 
-	if _, err := open(t.Context(), path, []migration{one, bad}); err == nil || !strings.Contains(err.Error(), "bad") {
+	if _, err := open(t.Context(), path, schema(one, bad)); err == nil || !strings.Contains(err.Error(), "schema/1.sql") {
 		t.Errorf("a migration that cannot be done: %v", err)
 	}
-	db := openAt(t, path, []migration{one, two})
+	db := openAt(t, path, schema(one, two))
 	if n := db.number(t, "SELECT b FROM t"); n != 2 {
 		t.Errorf("after the second migration: %d", n)
 	}
 	db.Close()
-	openAt(t, path, []migration{one, two}).Close() // nothing is done twice
+	openAt(t, path, schema(one, two)).Close() // nothing is done twice
 
-	_, err := open(t.Context(), path, []migration{one})
+	_, err := open(t.Context(), path, schema(one))
 	wantFault(t, err, fault.Rejected, "newer osaurus-sandbox")
-	if n := openAt(t, path, []migration{one, two}).number(t, "PRAGMA user_version"); n != 2 {
+	if n := openAt(t, path, schema(one, two)).number(t, "PRAGMA user_version"); n != 2 {
 		t.Errorf("after it was refused: version %d", n)
 	}
 }
