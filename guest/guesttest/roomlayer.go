@@ -91,21 +91,22 @@ func removeRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 
 // anotherBase makes rooms with layers of other bases. They are discarded.
 func anotherBase(ctx context.Context, t *testing.T, _, bob *agent) {
-	const layer = "/run/osaurus/data/rooms/"
+	stack := "/run/osaurus/data/rooms/" + string(bob.User) + "/stack.json"
+	edit := func(base string) string { return `sed -i 's/"base":"[^"]*"/"base":"` + base + `"/' ` + stack }
 	mark(ctx, t, bob)
 	for _, tc := range []struct {
 		name, base, marks string
 		anew              bool
 	}{
 		{"this base", "", "home heavy layer", false},
-		{"an unknown base", "rm " + layer + string(bob.User) + "/base", "home heavy layer", false},
-		{"another base", "printf another > " + layer + string(bob.User) + "/base", "home", true},
+		{"an unknown base", edit(""), "home heavy layer", false},
+		{"another base", edit("another"), "home", true},
 		{"this base again", "", "home", false},
 	} {
 		if err := bob.suite.Client.RemoveRoom(ctx, bob.User, false); err != nil {
 			t.Fatal(err)
 		}
-		output(ctx, t, bob.suite.Client, "set -e; test -s "+layer+string(bob.User)+"/base; "+tc.base)
+		output(ctx, t, bob.suite.Client, `set -e; grep -q '"base":"[^"]' `+stack+"; "+tc.base)
 		e, err := bob.suite.Client.EnsureRoom(ctx, bob.RoomConfig, bob.token)
 		if err != nil || e.Anew != tc.anew || len(e.Lacks) > 0 {
 			t.Fatalf("%s: %+v %v", tc.name, e, err)

@@ -24,7 +24,7 @@ func (w *world) elsewhere() *world {
 	dir := w.TempDir()
 	other := &world{T: w.T, Store: &Store{Data: filepath.Join(dir, "rooms"), Base: w.Base, Run: dir, Discard: os.RemoveAll, Own: w.Own}, point: w.point}
 	w.must(os.MkdirAll(filepath.Join(other.Data, user, "work"), 0o755))
-	_, err := other.Open(user, uid+1)
+	_, err := other.Open(user, uid+1, "")
 	w.must(err)
 	return other
 }
@@ -71,7 +71,7 @@ func TestArchive(t *testing.T) {
 			t.Errorf("there are the layers %+v", st)
 		}
 		other.with(st.Lower, "", func(root string) { w.same(fmt.Sprint(seed, " moved"), w.look(root), known) })
-		st, err = other.Open(user, uid+1) // merges them
+		st, err = other.Open(user, uid+1, "") // merges them
 		w.must(err)
 		if len(st.Lower) != 1 || st.Lower[0].UID() != uid+1 {
 			t.Errorf("there are the layers %+v", st)

@@ -4,6 +4,7 @@
 package layers
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -41,8 +42,6 @@ type Store struct {
 const (
 	folder    = ".layers" // users have no dot
 	stackFile = "stack.json"
-	// oldUpper is the folder of the upper layer of rooms without a stack file.
-	oldUpper = "upper"
 )
 
 // Path returns the folder of a layer.
@@ -58,24 +57,22 @@ func (s *Store) Paths(bottomFirst ...ID) []string {
 	return paths
 }
 
-// Open returns the stack of a room that is being made, and creates it and its upper layer. It merges
-// what the room no longer needs apart; if that fails, it is done the next time.
-func (s *Store) Open(user string, uid uint32) (*Stack, error) {
+// Open returns the stack of a room that is being made, and creates it and its upper layer. It notes the
+// base unless that has no name. It merges what the room no longer needs apart; if that fails, it is done
+// the next time.
+func (s *Store) Open(user string, uid uint32, base string) (*Stack, error) {
 	st, err := s.Read(user)
-	if err == nil && st.Upper == "" {
-		st.Upper = newID(uid)
-		err = s.Write(user, st)
-	}
 	if err != nil {
 		return nil, err
 	}
+	was := *st
+	if st.Upper, st.Base = cmp.Or(st.Upper, newID(uid)), cmp.Or(base, st.Base); st.Upper != was.Upper || st.Base != was.Base {
+		if err := s.Write(user, st); err != nil {
+			return nil, err
+		}
+	}
 	upper := s.Path(st.Upper)
-	if err := os.MkdirAll(filepath.Dir(upper), 0o700); err != nil {
-		return nil, err
-	}
-	if err = os.Rename(filepath.Join(s.Data, user, oldUpper), upper); errors.Is(err, fs.ErrNotExist) {
-		err = os.MkdirAll(upper, 0o755)
-	}
+	err = errors.Join(os.MkdirAll(filepath.Dir(upper), 0o700), os.MkdirAll(upper, 0o755))
 	for more := err == nil; more; {
 		more, _ = s.merge(user, st)
 	}
@@ -161,7 +158,7 @@ func (s *Store) Changed(st *Stack) bool {
 
 // Fork makes the stack of a new room from the frozen layers of another one.
 func (s *Store) Fork(from *Stack, user string, uid uint32) (*Stack, error) {
-	st := &Stack{Upper: newID(uid), Lower: from.Lower}
+	st := &Stack{Base: from.Base, Upper: newID(uid), Lower: from.Lower}
 	return st, s.Write(user, st)
 }
 
@@ -179,6 +176,7 @@ func (id ID) UID() (uid uint32) {
 
 // Stack lists the layers of a room. Lists of layers begin with the bottom one; the base is below it.
 type Stack struct {
+	Base      string     `json:"base"`      // the name of the base, or ""
 	Upper     ID         `json:"upper"`     // the room writes to it
 	Lower     []ID       `json:"lower"`     // frozen
 	Snapshots []Snapshot `json:"snapshots"` // the oldest first

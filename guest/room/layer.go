@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"osaurus-sandbox/guest/layers"
 	"osaurus-sandbox/internal/fault"
@@ -21,14 +19,14 @@ import (
 func (r *Room) folders(m *Manager) error {
 	const op = "make room"
 	name := r.spec.User
-	if uid, ok := uidOf(r.layer); ok && uid != r.spec.Uid {
-		return fault.Newf(fault.Rejected, op, name, "its layer belongs to user id %d, not %d", uid, r.spec.Uid).
+	if st, err := m.layers.Read(name); err == nil && st.Upper != "" && st.Upper.UID() != r.spec.Uid {
+		return fault.Newf(fault.Rejected, op, name, "its layer belongs to user id %d, not %d", st.Upper.UID(), r.spec.Uid).
 			Advise("Remove the room with its layer first.")
 	}
-	err := errors.Join(os.MkdirAll(r.layer, 0o700), m.recordBase(r.layer), os.WriteFile(filepath.Join(r.layer, "uid"), strconv.AppendUint(nil, uint64(r.spec.Uid), 10), 0o600))
+	err := os.MkdirAll(r.layer, 0o700)
 	if err == nil {
 		var st *layers.Stack
-		if st, err = m.layers.Open(name, r.spec.Uid); err == nil {
+		if st, err = m.layers.Open(name, r.spec.Uid, m.opts.BaseName()); err == nil {
 			r.upper, r.lower = m.layers.Path(st.Upper), m.layers.Paths(st.Lower...)
 		}
 	}
@@ -51,26 +49,14 @@ func (r *Room) folders(m *Manager) error {
 	return nil
 }
 
-// baseFile is the file that records the base of a layer.
-const baseFile = "base"
-
 // discardOutdated discards a layer that was made for another base, and reports whether it did. Its
 // files would hide those of the new base, such as the package database or libraries.
-func (m *Manager) discardOutdated(layer string) (bool, error) {
-	was, err := os.ReadFile(filepath.Join(layer, baseFile))
-	if is := m.opts.BaseName(); err != nil || len(was) == 0 || is == "" || string(was) == is {
-		return false, nil // same base, or a base without a name
+func (m *Manager) discardOutdated(r *Room) (bool, error) {
+	st, err := m.layers.Read(r.spec.User)
+	if is := m.opts.BaseName(); err != nil || st.Base == "" || is == "" || st.Base == is {
+		return false, err // same base, or a base without a name
 	}
-	return true, m.discard(layer)
-}
-
-// recordBase records the base of a layer.
-func (m *Manager) recordBase(layer string) error {
-	path, name := filepath.Join(layer, baseFile), m.opts.BaseName()
-	if was, err := os.ReadFile(path); name == "" || err == nil && string(was) == name {
-		return nil
-	}
-	return os.WriteFile(path, []byte(name), 0o600)
+	return true, m.discard(r.layer)
 }
 
 // hostsFile and hostnameFile are mounted over the room's /etc/hosts and /etc/hostname.
@@ -90,13 +76,6 @@ func (r *Room) parts() []part {
 		list = append(list, part{"heavy/" + where, 0o755, int(r.spec.Uid)})
 	}
 	return list
-}
-
-// uidOf returns the user id that owns a layer.
-func uidOf(layer string) (uint32, bool) {
-	b, err := os.ReadFile(layer + "/uid")
-	n, failed := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32)
-	return uint32(n), err == nil && failed == nil
 }
 
 // trash holds folders that are being deleted in the background.

@@ -181,7 +181,7 @@ func (m *Manager) make(first bool, spec *guestpb.Room, token []byte) (*Room, err
 			return nil, fault.New(fault.Execution, op, spec.User, err)
 		}
 	}
-	if r.anew, err = m.discardOutdated(r.layer); err != nil {
+	if r.anew, err = m.discardOutdated(r); err != nil {
 		return nil, fault.New(fault.Execution, op, spec.User, err).Advise("If the data disk is full or damaged, reset it.")
 	}
 	if err := r.folders(m); err != nil {
