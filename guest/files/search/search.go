@@ -208,21 +208,20 @@ func (s *run) visitor(p *pile) func(*os.File, string, string) error {
 	}
 }
 
-// say reports a file's matches up to the limit.
+// say reports a file's matches up to the limit. Beyond it, the last match has no lines after it.
 func (s *run) say(matches []Match) error {
-	if len(matches) == 0 {
-		return nil
-	}
+	kept := 0
 	for i, m := range matches {
 		if m.Context {
 			continue
 		}
 		if s.reported == s.query.Limit {
 			s.truncated = true
-			matches = trimContext(matches[:i], s.query.Context)
+			matches = matches[:kept]
 			break
 		}
 		s.reported++
+		kept = i + 1
 	}
 	if len(matches) > 0 {
 		if err := s.tell(matches); err != nil {
@@ -233,21 +232,6 @@ func (s *run) say(matches []Match) error {
 		return errEnough
 	}
 	return nil
-}
-
-// trimContext removes context lines of matches beyond the limit.
-func trimContext(matches []Match, around int) []Match {
-	for n := len(matches); n > 0 && matches[n-1].Context; n-- {
-		last := n - 1
-		for last >= 0 && matches[last].Context {
-			last--
-		}
-		if last >= 0 && matches[n-1].Line-matches[last].Line <= around {
-			return matches[:n]
-		}
-		matches = matches[:n-1]
-	}
-	return matches
 }
 
 // file searches one file with a buffer of bufferSize, skipping binary files.
