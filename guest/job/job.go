@@ -32,8 +32,7 @@ type job struct {
 	log     log
 	logFile string // the log's path inside the room
 	done    chan struct{}
-	child   *process.Child // guarded by the manager's lock until set
-	unmade  bool           // its room ended during the start; guarded by the manager's lock
+	child   *process.Child
 
 	grown notify.Notifier // of new output and of the end
 
@@ -59,9 +58,6 @@ func (j *job) running() bool {
 		return true
 	}
 }
-
-// starting reports whether the job has no process yet. The caller holds the manager's lock.
-func (j *job) starting() bool { return j.child == nil }
 
 // follow logs the job's output and records its end.
 func (j *job) follow(met func(killed bool) (oom, pids, quota bool)) {

@@ -18,6 +18,7 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/queue"
 )
 
 // maxEnded is how many ended jobs of a user are kept. The oldest are removed with their logs.
@@ -42,6 +43,7 @@ type Find func(ctx context.Context, user string) (Room, error)
 type Manager struct {
 	processes *process.Manager
 	room      Find
+	turns     queue.Queues[string] // of users, to start jobs
 
 	mu   sync.Mutex
 	jobs map[config.JobID]*job
@@ -52,8 +54,13 @@ func NewManager(processes *process.Manager, room Find) *Manager {
 	return &Manager{processes: processes, room: room, jobs: map[config.JobID]*job{}}
 }
 
-// StartJob starts a job.
+// StartJob starts a job. A user's jobs start one after the other.
 func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*guestpb.StartJobResponse, error) {
+	give, err := m.turns.Take(ctx, r.User, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
 	room, err := m.room(ctx, r.User)
 	if err != nil {
 		return nil, err
@@ -61,42 +68,20 @@ func (m *Manager) StartJob(ctx context.Context, r *guestpb.StartJobRequest) (*gu
 	if err := ctx.Err(); err != nil { // of a guest that was frozen, or a slow room
 		return nil, fault.Newf(fault.KindOf(err), "start job", "", "the caller gave up: %w", err)
 	}
-	j, err := m.add(r)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.launch(j, room, r); err != nil {
-		m.mu.Lock()
-		delete(m.jobs, j.id)
-		m.mu.Unlock()
-		j.log.remove()
-		return nil, err
-	}
 	m.mu.Lock()
-	unmade := j.unmade
+	running, ended := m.of(r.User)
 	m.mu.Unlock()
-	if unmade {
-		m.forget(func(o *job) bool { return o == j })
-		return nil, fault.Newf(fault.Unavailable, "start job", "", "its room has ended").Advise("Start it again in the new room.")
-	}
-	if err := ctx.Err(); err != nil { // starting took long and the caller does not know the id
-		j.kill(true)
-		return nil, fault.Newf(fault.KindOf(err), "start job", "", "the caller has gone: %w", err)
-	}
-	return &guestpb.StartJobResponse{Job: j.describe()}, nil
-}
-
-// add registers a new job, and removes the oldest ended ones.
-func (m *Manager) add(r *guestpb.StartJobRequest) (*job, error) {
-	j := newJob(r)
-	m.mu.Lock()
-	running, ended := m.of(j.user)
 	if len(running) >= config.MaxJobs {
-		m.mu.Unlock()
 		return nil, fault.Newf(fault.Rejected, "start job", "", "%d jobs are running", len(running)).
 			Advise("Wait until one has ended, or kill one.")
 	}
+	j := newJob(r)
+	if err := m.launch(j, room, r); err != nil {
+		j.log.remove()
+		return nil, err
+	}
 	old := ended[min(len(ended), maxEnded-1):]
+	m.mu.Lock()
 	for _, o := range old {
 		delete(m.jobs, o.id)
 	}
@@ -105,7 +90,11 @@ func (m *Manager) add(r *guestpb.StartJobRequest) (*job, error) {
 	for _, o := range old {
 		o.log.remove() // without the lock, because a busy disk is slow
 	}
-	return j, nil
+	if err := ctx.Err(); err != nil { // starting took long and the caller does not know the id
+		j.kill(true)
+		return nil, fault.Newf(fault.KindOf(err), "start job", "", "the caller has gone: %w", err)
+	}
+	return &guestpb.StartJobResponse{Job: j.describe()}, nil
 }
 
 // of returns a user's jobs, newest first. The caller holds the lock.
@@ -141,25 +130,21 @@ func (m *Manager) launch(j *job, room Room, r *guestpb.StartJobRequest) error {
 			return err
 		}
 	}
-	child, err := m.processes.Start(process.Spec{
+	var err error
+	j.child, err = m.processes.Start(process.Spec{
 		Args: protocol.Texts(r.Args), Env: process.MergeEnv(room.Environment(false), protocol.Texts(r.Env)), Dir: protocol.Folder(room.Home(), r.Dir),
 		Streams: [3]process.Stream{process.Null, process.Pipe, process.Same}, Place: place,
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		go j.follow(met)
 	}
-	m.mu.Lock()
-	j.child = child
-	m.mu.Unlock()
-	go j.follow(met)
-	return nil
+	return err
 }
 
 // ListJobs lists a user's jobs: running ones first, then ended ones, newest first.
 func (m *Manager) ListJobs(_ context.Context, r *guestpb.ListJobsRequest) (*guestpb.ListJobsResponse, error) {
 	m.mu.Lock()
 	running, ended := m.of(r.User)
-	running = slices.DeleteFunc(running, (*job).starting)
 	m.mu.Unlock()
 	list := &guestpb.ListJobsResponse{}
 	for _, j := range append(running, ended...) {
@@ -207,7 +192,11 @@ func (m *Manager) TailJob(ctx context.Context, r *guestpb.TailJobRequest) (*gues
 }
 
 // Forget ends and removes all jobs of a user whose room is about to end.
-func (m *Manager) Forget(user string) { m.forget(func(j *job) bool { return j.user == user }) }
+func (m *Manager) Forget(user string) {
+	give, _ := m.turns.Take(context.Background(), user, nil) // a job that starts
+	defer give()
+	m.forget(func(j *job) bool { return j.user == user })
+}
 
 // Close ends all jobs.
 func (m *Manager) Close() { m.forget(func(*job) bool { return true }) }
@@ -216,11 +205,7 @@ func (m *Manager) forget(which func(*job) bool) {
 	m.mu.Lock()
 	var chosen []*job
 	for id, j := range m.jobs {
-		switch {
-		case !which(j):
-		case j.starting():
-			j.unmade = true // StartJob ends it
-		default:
+		if which(j) {
 			chosen = append(chosen, j)
 			delete(m.jobs, id)
 		}
@@ -238,7 +223,7 @@ func (m *Manager) find(user, id string) (*job, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := m.jobs[config.JobID(id)]
-	if j == nil || j.user != user || j.starting() {
+	if j == nil || j.user != user {
 		return nil, fault.Newf(fault.NotFound, "find job", id, "no such job").
 			Advise("Jobs end with their agent's room and with the guest; list them with `job list`.")
 	}

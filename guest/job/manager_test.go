@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
-	"osaurus-sandbox/internal/fault"
 )
 
 // slow is a place that blocks Enter.
@@ -55,11 +55,18 @@ func TestForgottenWhileItStarts(t *testing.T) {
 		started <- err
 	}()
 	<-place.entering
-	k.Forget(user)
+	forgotten := make(chan struct{})
+	go func() { defer close(forgotten); k.Forget(user) }()
+	select {
+	case <-forgotten:
+		t.Error("a job that starts was not awaited")
+	case <-time.After(50 * time.Millisecond):
+	}
 	close(place.enter)
-	if err := <-started; fault.KindOf(err) != fault.Unavailable {
+	if err := <-started; err != nil {
 		t.Error(err)
 	}
+	<-forgotten
 	if list, err := k.ListJobs(t.Context(), &guestpb.ListJobsRequest{User: user}); err != nil || len(list.Jobs) > 0 {
 		t.Errorf("%v, %v", list.GetJobs(), err)
 	}
