@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -101,11 +100,8 @@ func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error
 			c.version = printable.Clip(answer.GuestVersion)
 			return c, nil
 		}
-		if faultrpc.Answered(err) || ctx.Err() != nil || c.conns.over() {
+		if faultrpc.Answered(err) || ctx.Err() != nil {
 			defer c.Close()
-			if last := c.conns.lastErr(); last != nil && !faultrpc.Answered(err) {
-				err = errors.Join(err, last)
-			}
 			return nil, faultrpc.Decode("greet guest", "", err)
 		}
 		select {
@@ -227,8 +223,6 @@ type conns struct {
 	machine Machine
 	ctx     context.Context
 	cancel  context.CancelFunc
-	mu      sync.Mutex
-	last    error // of the last attempt to dial
 }
 
 func newConns(m Machine) *conns {
@@ -241,9 +235,6 @@ func (c *conns) dial(ctx context.Context, port uint32) (net.Conn, error) {
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	conn, err := c.machine.Dial(ctx, port)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.last = err
 	if err != nil {
 		return nil, err
 	}
@@ -264,18 +255,6 @@ func (c *conns) enter(ctx context.Context, e protocol.DataHeader) (net.Conn, err
 		return nil, err
 	}
 	return conn, nil
-}
-
-// over reports whether dialling is hopeless: the machine has ended.
-func (c *conns) over() bool {
-	err := c.lastErr()
-	return err != nil && fault.KindOf(err) == fault.Rejected
-}
-
-func (c *conns) lastErr() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
 }
 
 type tracked struct {
