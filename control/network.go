@@ -47,11 +47,14 @@ func (s networkService) Flows(ctx context.Context, r *controlpb.NetworkFlowsRequ
 }
 
 func flowProto(f egress.Flow) *controlpb.NetworkFlow {
-	t := f.Target
+	t, destination := f.Target, egress.Destination(f.Target)
+	if t.Protocol == "" {
+		destination = "dns " + destination
+	}
 	p := &controlpb.NetworkFlow{
 		Seq: int64(f.Seq), Plugin: string(f.Subject.Plugin), Began: moment(f.Began), Ended: moment(f.Ended),
 		Protocol: string(t.Protocol), Name: text(t.Name), Address: addressText(t.Addr), Port: uint32(t.Port), Method: text(t.Method), Path: text(t.Path),
-		Verdict: string(egress.VerdictOf(f.Flow)), Reason: text(f.Decision.Reason), Error: text(f.Error), Sent: f.Sent, Received: f.Received,
+		Verdict: string(egress.VerdictOf(f.Flow)), Reason: text(f.Decision.Reason), Error: text(f.Error), Sent: f.Sent, Received: f.Received, Destination: text(destination),
 	}
 	if f.Decision.Rule != nil {
 		p.Rule = f.Decision.Rule.String()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ func newNetworkLog() *cobra.Command {
 			return replyEach(c, flows, func(w io.Writer, r *controlpb.NetworkFlowsResponse) error { return printFlow(w, r.GetFlow()) })
 		}
 		return replyRows(c, flows, (*controlpb.NetworkFlowsResponse).GetFlow, "TIME\tVERDICT\tPLUGIN\tDESTINATION\tADDRESS\tSENT\tRECEIVED\tWHY", func(f *controlpb.NetworkFlow) []any {
-			return []any{when(f.Ended), f.Verdict, f.Plugin, flowTarget(f), f.Address, f.Sent, f.Received, flowReason(f)}
+			return []any{when(f.Ended), f.Verdict, f.Plugin, f.Destination, f.Address, f.Sent, f.Received, flowReason(f)}
 		})
 	},
 		withFlag(&follow, "follow, f", "keep printing new connections"),
@@ -43,32 +42,7 @@ func newNetworkLog() *cobra.Command {
 
 // printFlow prints a flow on one line.
 func printFlow(w io.Writer, f *controlpb.NetworkFlow) error {
-	return writef(w, "%s  %-8s  %s  %s\n", f.Ended.AsTime().Local().Format(time.TimeOnly), f.Verdict, flowTarget(f), flowReason(f))
-}
-
-// flowTarget describes what a flow goes to.
-func flowTarget(f *controlpb.NetworkFlow) string {
-	target := f.Name
-	if target == "" {
-		target = f.Address
-		if addr, err := netip.ParseAddr(target); err == nil && addr.IsLoopback() {
-			target = config.Localhost // as in rules
-		}
-	}
-	if f.Port != 0 {
-		if strings.Contains(target, ":") {
-			target = "[" + target + "]"
-		}
-		target = fmt.Sprintf("%s:%d", target, f.Port)
-	}
-	switch f.Protocol {
-	case "tcp":
-	case "":
-		target = "dns " + target
-	default:
-		target = f.Protocol + " " + target
-	}
-	return strings.TrimSpace(f.Method + " " + target + f.Path)
+	return writef(w, "%s  %-8s  %s  %s\n", f.Ended.AsTime().Local().Format(time.TimeOnly), f.Verdict, f.Destination, flowReason(f))
 }
 
 // flowReason says why a flow was decided as it was, or why it failed.

@@ -43,6 +43,7 @@ type NetworkFlow struct {
 	Error         string                 `protobuf:"bytes,14,opt,name=error,proto3" json:"error,omitempty"` // why the outside could not be reached
 	Sent          int64                  `protobuf:"varint,15,opt,name=sent,proto3" json:"sent,omitempty"`  // bytes
 	Received      int64                  `protobuf:"varint,16,opt,name=received,proto3" json:"received,omitempty"`
+	Destination   string                 `protobuf:"bytes,17,opt,name=destination,proto3" json:"destination,omitempty"` // for people: "GET api.example.org:443/v1", "udp 192.0.2.1:53", "dns example.org"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +188,13 @@ func (x *NetworkFlow) GetReceived() int64 {
 		return x.Received
 	}
 	return 0
+}
+
+func (x *NetworkFlow) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
 }
 
 type NetworkFlowsRequest struct {
@@ -809,7 +817,7 @@ var File_network_proto protoreflect.FileDescriptor
 
 const file_network_proto_rawDesc = "" +
 	"\n" +
-	"\rnetwork.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x03\n" +
+	"\rnetwork.proto\x12\x12osaurus.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x03\n" +
 	"\vNetworkFlow\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x120\n" +
@@ -827,7 +835,8 @@ const file_network_proto_rawDesc = "" +
 	"\x06reason\x18\r \x01(\tR\x06reason\x12\x14\n" +
 	"\x05error\x18\x0e \x01(\tR\x05error\x12\x12\n" +
 	"\x04sent\x18\x0f \x01(\x03R\x04sent\x12\x1a\n" +
-	"\breceived\x18\x10 \x01(\x03R\breceived\"]\n" +
+	"\breceived\x18\x10 \x01(\x03R\breceived\x12 \n" +
+	"\vdestination\x18\x11 \x01(\tR\vdestination\"]\n" +
 	"\x13NetworkFlowsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x18\n" +
