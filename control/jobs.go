@@ -87,16 +87,6 @@ func (s jobService) List(ctx context.Context, r *controlpb.ListJobsRequest) (*co
 	return list, err
 }
 
-// Poll returns the state of a job.
-func (s jobService) Poll(ctx context.Context, r *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
-	room, agent, id, err := s.find(ctx, r.Agent, r.Id)
-	if err != nil {
-		return nil, err
-	}
-	job, err := room.Job(ctx, id)
-	return &controlpb.PollJobResponse{Job: jobProto(agent, job)}, err
-}
-
 // Wait returns when a job has ended or the timeout is over.
 func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
 	room, agent, id, err := s.find(ctx, r.Agent, r.Id)
@@ -105,7 +95,8 @@ func (s jobService) Wait(ctx context.Context, r *controlpb.WaitJobRequest) (*con
 	}
 	wait := r.Timeout.AsDuration()
 	if r.Timeout != nil && wait <= 0 {
-		return nil, fault.Newf(fault.InvalidArgs, "wait for job", string(id), "the timeout is not positive").Advise("Call Poll for an answer at once.")
+		job, err := room.Job(ctx, id)
+		return &controlpb.WaitJobResponse{Job: jobProto(agent, job)}, err
 	}
 	job, err := room.WaitJob(ctx, id, wait)
 	return &controlpb.WaitJobResponse{Job: jobProto(agent, job)}, err

@@ -140,7 +140,7 @@ func printJob(w io.Writer, j *controlpb.Job) error {
 
 func newJobShow() *cobra.Command {
 	return daemonCommand("show AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
-		r, err := c.Jobs.Poll(ctx, &controlpb.PollJobRequest{Agent: agent, Id: id})
+		r, err := c.Jobs.Wait(ctx, &controlpb.WaitJobRequest{Agent: agent, Id: id, Timeout: durationpb.New(0)})
 		return reply(c, r.GetJob(), err, printJob)
 	}))
 }

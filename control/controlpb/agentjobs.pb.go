@@ -417,114 +417,18 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 	return nil
 }
 
-type PollJobRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PollJobRequest) Reset() {
-	*x = PollJobRequest{}
-	mi := &file_agentjobs_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PollJobRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PollJobRequest) ProtoMessage() {}
-
-func (x *PollJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PollJobRequest.ProtoReflect.Descriptor instead.
-func (*PollJobRequest) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *PollJobRequest) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *PollJobRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-type PollJobResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PollJobResponse) Reset() {
-	*x = PollJobResponse{}
-	mi := &file_agentjobs_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PollJobResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PollJobResponse) ProtoMessage() {}
-
-func (x *PollJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PollJobResponse.ProtoReflect.Descriptor instead.
-func (*PollJobResponse) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *PollJobResponse) GetJob() *Job {
-	if x != nil {
-		return x.Job
-	}
-	return nil
-}
-
 type WaitJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"` // none: until it has ended
+	Timeout       *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"` // none: until it has ended; 0: at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_agentjobs_proto_msgTypes[7]
+	mi := &file_agentjobs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +440,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[7]
+	mi := &file_agentjobs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +453,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{7}
+	return file_agentjobs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WaitJobRequest) GetAgent() string {
@@ -582,7 +486,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_agentjobs_proto_msgTypes[8]
+	mi := &file_agentjobs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +498,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[8]
+	mi := &file_agentjobs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +511,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{8}
+	return file_agentjobs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -628,7 +532,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_agentjobs_proto_msgTypes[9]
+	mi := &file_agentjobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +544,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[9]
+	mi := &file_agentjobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +557,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{9}
+	return file_agentjobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *KillJobRequest) GetAgent() string {
@@ -686,7 +590,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_agentjobs_proto_msgTypes[10]
+	mi := &file_agentjobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +602,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[10]
+	mi := &file_agentjobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +615,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{10}
+	return file_agentjobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -735,7 +639,7 @@ type TailJobRequest struct {
 
 func (x *TailJobRequest) Reset() {
 	*x = TailJobRequest{}
-	mi := &file_agentjobs_proto_msgTypes[11]
+	mi := &file_agentjobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +651,7 @@ func (x *TailJobRequest) String() string {
 func (*TailJobRequest) ProtoMessage() {}
 
 func (x *TailJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[11]
+	mi := &file_agentjobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +664,7 @@ func (x *TailJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailJobRequest.ProtoReflect.Descriptor instead.
 func (*TailJobRequest) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{11}
+	return file_agentjobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TailJobRequest) GetAgent() string {
@@ -812,7 +716,7 @@ type TailJobResponse struct {
 
 func (x *TailJobResponse) Reset() {
 	*x = TailJobResponse{}
-	mi := &file_agentjobs_proto_msgTypes[12]
+	mi := &file_agentjobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +728,7 @@ func (x *TailJobResponse) String() string {
 func (*TailJobResponse) ProtoMessage() {}
 
 func (x *TailJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentjobs_proto_msgTypes[12]
+	mi := &file_agentjobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +741,7 @@ func (x *TailJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailJobResponse.ProtoReflect.Descriptor instead.
 func (*TailJobResponse) Descriptor() ([]byte, []int) {
-	return file_agentjobs_proto_rawDescGZIP(), []int{12}
+	return file_agentjobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TailJobResponse) GetData() []byte {
@@ -904,12 +808,7 @@ const file_agentjobs_proto_rawDesc = "" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\"?\n" +
 	"\x10ListJobsResponse\x12+\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x17.osaurus.control.v1.JobR\x04jobs\"6\n" +
-	"\x0ePollJobRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"<\n" +
-	"\x0fPollJobResponse\x12)\n" +
-	"\x03job\x18\x01 \x01(\v2\x17.osaurus.control.v1.JobR\x03job\"k\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x17.osaurus.control.v1.JobR\x04jobs\"k\n" +
 	"\x0eWaitJobRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x123\n" +
@@ -932,11 +831,10 @@ const file_agentjobs_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04next\x18\x04 \x01(\x04R\x04next\x12)\n" +
-	"\x03job\x18\x03 \x01(\v2\x17.osaurus.control.v1.JobR\x03job2\xf3\x03\n" +
+	"\x03job\x18\x03 \x01(\v2\x17.osaurus.control.v1.JobR\x03job2\xa2\x03\n" +
 	"\x04Jobs\x12R\n" +
 	"\x05Start\x12#.osaurus.control.v1.StartJobRequest\x1a$.osaurus.control.v1.StartJobResponse\x12Q\n" +
 	"\x04List\x12#.osaurus.control.v1.ListJobsRequest\x1a$.osaurus.control.v1.ListJobsResponse\x12O\n" +
-	"\x04Poll\x12\".osaurus.control.v1.PollJobRequest\x1a#.osaurus.control.v1.PollJobResponse\x12O\n" +
 	"\x04Wait\x12\".osaurus.control.v1.WaitJobRequest\x1a#.osaurus.control.v1.WaitJobResponse\x12O\n" +
 	"\x04Kill\x12\".osaurus.control.v1.KillJobRequest\x1a#.osaurus.control.v1.KillJobResponse\x12Q\n" +
 	"\x04Tail\x12\".osaurus.control.v1.TailJobRequest\x1a#.osaurus.control.v1.TailJobResponse0\x01B#Z!osaurus-sandbox/control/controlpbb\x06proto3"
@@ -953,51 +851,46 @@ func file_agentjobs_proto_rawDescGZIP() []byte {
 	return file_agentjobs_proto_rawDescData
 }
 
-var file_agentjobs_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_agentjobs_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agentjobs_proto_goTypes = []any{
 	(*Job)(nil),                   // 0: osaurus.control.v1.Job
 	(*StartJobRequest)(nil),       // 1: osaurus.control.v1.StartJobRequest
 	(*StartJobResponse)(nil),      // 2: osaurus.control.v1.StartJobResponse
 	(*ListJobsRequest)(nil),       // 3: osaurus.control.v1.ListJobsRequest
 	(*ListJobsResponse)(nil),      // 4: osaurus.control.v1.ListJobsResponse
-	(*PollJobRequest)(nil),        // 5: osaurus.control.v1.PollJobRequest
-	(*PollJobResponse)(nil),       // 6: osaurus.control.v1.PollJobResponse
-	(*WaitJobRequest)(nil),        // 7: osaurus.control.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),       // 8: osaurus.control.v1.WaitJobResponse
-	(*KillJobRequest)(nil),        // 9: osaurus.control.v1.KillJobRequest
-	(*KillJobResponse)(nil),       // 10: osaurus.control.v1.KillJobResponse
-	(*TailJobRequest)(nil),        // 11: osaurus.control.v1.TailJobRequest
-	(*TailJobResponse)(nil),       // 12: osaurus.control.v1.TailJobResponse
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
+	(*WaitJobRequest)(nil),        // 5: osaurus.control.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),       // 6: osaurus.control.v1.WaitJobResponse
+	(*KillJobRequest)(nil),        // 7: osaurus.control.v1.KillJobRequest
+	(*KillJobResponse)(nil),       // 8: osaurus.control.v1.KillJobResponse
+	(*TailJobRequest)(nil),        // 9: osaurus.control.v1.TailJobRequest
+	(*TailJobResponse)(nil),       // 10: osaurus.control.v1.TailJobResponse
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_agentjobs_proto_depIdxs = []int32{
-	13, // 0: osaurus.control.v1.Job.started:type_name -> google.protobuf.Timestamp
-	13, // 1: osaurus.control.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	11, // 0: osaurus.control.v1.Job.started:type_name -> google.protobuf.Timestamp
+	11, // 1: osaurus.control.v1.Job.ended:type_name -> google.protobuf.Timestamp
 	0,  // 2: osaurus.control.v1.StartJobResponse.job:type_name -> osaurus.control.v1.Job
 	0,  // 3: osaurus.control.v1.ListJobsResponse.jobs:type_name -> osaurus.control.v1.Job
-	0,  // 4: osaurus.control.v1.PollJobResponse.job:type_name -> osaurus.control.v1.Job
-	14, // 5: osaurus.control.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	0,  // 6: osaurus.control.v1.WaitJobResponse.job:type_name -> osaurus.control.v1.Job
-	0,  // 7: osaurus.control.v1.KillJobResponse.job:type_name -> osaurus.control.v1.Job
-	0,  // 8: osaurus.control.v1.TailJobResponse.job:type_name -> osaurus.control.v1.Job
-	1,  // 9: osaurus.control.v1.Jobs.Start:input_type -> osaurus.control.v1.StartJobRequest
-	3,  // 10: osaurus.control.v1.Jobs.List:input_type -> osaurus.control.v1.ListJobsRequest
-	5,  // 11: osaurus.control.v1.Jobs.Poll:input_type -> osaurus.control.v1.PollJobRequest
-	7,  // 12: osaurus.control.v1.Jobs.Wait:input_type -> osaurus.control.v1.WaitJobRequest
-	9,  // 13: osaurus.control.v1.Jobs.Kill:input_type -> osaurus.control.v1.KillJobRequest
-	11, // 14: osaurus.control.v1.Jobs.Tail:input_type -> osaurus.control.v1.TailJobRequest
-	2,  // 15: osaurus.control.v1.Jobs.Start:output_type -> osaurus.control.v1.StartJobResponse
-	4,  // 16: osaurus.control.v1.Jobs.List:output_type -> osaurus.control.v1.ListJobsResponse
-	6,  // 17: osaurus.control.v1.Jobs.Poll:output_type -> osaurus.control.v1.PollJobResponse
-	8,  // 18: osaurus.control.v1.Jobs.Wait:output_type -> osaurus.control.v1.WaitJobResponse
-	10, // 19: osaurus.control.v1.Jobs.Kill:output_type -> osaurus.control.v1.KillJobResponse
-	12, // 20: osaurus.control.v1.Jobs.Tail:output_type -> osaurus.control.v1.TailJobResponse
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	12, // 4: osaurus.control.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	0,  // 5: osaurus.control.v1.WaitJobResponse.job:type_name -> osaurus.control.v1.Job
+	0,  // 6: osaurus.control.v1.KillJobResponse.job:type_name -> osaurus.control.v1.Job
+	0,  // 7: osaurus.control.v1.TailJobResponse.job:type_name -> osaurus.control.v1.Job
+	1,  // 8: osaurus.control.v1.Jobs.Start:input_type -> osaurus.control.v1.StartJobRequest
+	3,  // 9: osaurus.control.v1.Jobs.List:input_type -> osaurus.control.v1.ListJobsRequest
+	5,  // 10: osaurus.control.v1.Jobs.Wait:input_type -> osaurus.control.v1.WaitJobRequest
+	7,  // 11: osaurus.control.v1.Jobs.Kill:input_type -> osaurus.control.v1.KillJobRequest
+	9,  // 12: osaurus.control.v1.Jobs.Tail:input_type -> osaurus.control.v1.TailJobRequest
+	2,  // 13: osaurus.control.v1.Jobs.Start:output_type -> osaurus.control.v1.StartJobResponse
+	4,  // 14: osaurus.control.v1.Jobs.List:output_type -> osaurus.control.v1.ListJobsResponse
+	6,  // 15: osaurus.control.v1.Jobs.Wait:output_type -> osaurus.control.v1.WaitJobResponse
+	8,  // 16: osaurus.control.v1.Jobs.Kill:output_type -> osaurus.control.v1.KillJobResponse
+	10, // 17: osaurus.control.v1.Jobs.Tail:output_type -> osaurus.control.v1.TailJobResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agentjobs_proto_init() }
@@ -1011,7 +904,7 @@ func file_agentjobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentjobs_proto_rawDesc), len(file_agentjobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

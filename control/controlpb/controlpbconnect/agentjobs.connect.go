@@ -39,8 +39,6 @@ const (
 	JobsStartProcedure = "/osaurus.control.v1.Jobs/Start"
 	// JobsListProcedure is the fully-qualified name of the Jobs's List RPC.
 	JobsListProcedure = "/osaurus.control.v1.Jobs/List"
-	// JobsPollProcedure is the fully-qualified name of the Jobs's Poll RPC.
-	JobsPollProcedure = "/osaurus.control.v1.Jobs/Poll"
 	// JobsWaitProcedure is the fully-qualified name of the Jobs's Wait RPC.
 	JobsWaitProcedure = "/osaurus.control.v1.Jobs/Wait"
 	// JobsKillProcedure is the fully-qualified name of the Jobs's Kill RPC.
@@ -55,9 +53,7 @@ type JobsClient interface {
 	Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error)
 	// List returns the jobs of one agent, or of all: running jobs and those that ended last.
 	List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error)
-	// Poll returns the state of a job at once.
-	Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error)
-	// Wait returns when a job has ended or the timeout is over; the job says which.
+	// Wait returns when a job has ended or the timeout is over, which may be 0; the job says which.
 	Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error)
 	// Kill sends SIGTERM or SIGKILL to all processes of a job, if it runs.
 	Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error)
@@ -90,12 +86,6 @@ func NewJobsClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 			connect.WithSchema(jobsMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		poll: connect.NewClient[controlpb.PollJobRequest, controlpb.PollJobResponse](
-			httpClient,
-			baseURL+JobsPollProcedure,
-			connect.WithSchema(jobsMethods.ByName("Poll")),
-			connect.WithClientOptions(opts...),
-		),
 		wait: connect.NewClient[controlpb.WaitJobRequest, controlpb.WaitJobResponse](
 			httpClient,
 			baseURL+JobsWaitProcedure,
@@ -121,7 +111,6 @@ func NewJobsClient(httpClient connect.HTTPClient, baseURL string, opts ...connec
 type jobsClient struct {
 	start *connect.Client[controlpb.StartJobRequest, controlpb.StartJobResponse]
 	list  *connect.Client[controlpb.ListJobsRequest, controlpb.ListJobsResponse]
-	poll  *connect.Client[controlpb.PollJobRequest, controlpb.PollJobResponse]
 	wait  *connect.Client[controlpb.WaitJobRequest, controlpb.WaitJobResponse]
 	kill  *connect.Client[controlpb.KillJobRequest, controlpb.KillJobResponse]
 	tail  *connect.Client[controlpb.TailJobRequest, controlpb.TailJobResponse]
@@ -139,15 +128,6 @@ func (c *jobsClient) Start(ctx context.Context, req *controlpb.StartJobRequest) 
 // List calls osaurus.control.v1.Jobs.List.
 func (c *jobsClient) List(ctx context.Context, req *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
 	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// Poll calls osaurus.control.v1.Jobs.Poll.
-func (c *jobsClient) Poll(ctx context.Context, req *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
-	response, err := c.poll.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -183,9 +163,7 @@ type JobsHandler interface {
 	Start(context.Context, *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error)
 	// List returns the jobs of one agent, or of all: running jobs and those that ended last.
 	List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error)
-	// Poll returns the state of a job at once.
-	Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error)
-	// Wait returns when a job has ended or the timeout is over; the job says which.
+	// Wait returns when a job has ended or the timeout is over, which may be 0; the job says which.
 	Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error)
 	// Kill sends SIGTERM or SIGKILL to all processes of a job, if it runs.
 	Kill(context.Context, *controlpb.KillJobRequest) (*controlpb.KillJobResponse, error)
@@ -214,12 +192,6 @@ func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, htt
 		connect.WithSchema(jobsMethods.ByName("List")),
 		connect.WithHandlerOptions(opts...),
 	)
-	jobsPollHandler := connect.NewUnaryHandlerSimple(
-		JobsPollProcedure,
-		svc.Poll,
-		connect.WithSchema(jobsMethods.ByName("Poll")),
-		connect.WithHandlerOptions(opts...),
-	)
 	jobsWaitHandler := connect.NewUnaryHandlerSimple(
 		JobsWaitProcedure,
 		svc.Wait,
@@ -244,8 +216,6 @@ func NewJobsHandler(svc JobsHandler, opts ...connect.HandlerOption) (string, htt
 			jobsStartHandler.ServeHTTP(w, r)
 		case JobsListProcedure:
 			jobsListHandler.ServeHTTP(w, r)
-		case JobsPollProcedure:
-			jobsPollHandler.ServeHTTP(w, r)
 		case JobsWaitProcedure:
 			jobsWaitHandler.ServeHTTP(w, r)
 		case JobsKillProcedure:
@@ -267,10 +237,6 @@ func (UnimplementedJobsHandler) Start(context.Context, *controlpb.StartJobReques
 
 func (UnimplementedJobsHandler) List(context.Context, *controlpb.ListJobsRequest) (*controlpb.ListJobsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.List is not implemented"))
-}
-
-func (UnimplementedJobsHandler) Poll(context.Context, *controlpb.PollJobRequest) (*controlpb.PollJobResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Jobs.Poll is not implemented"))
 }
 
 func (UnimplementedJobsHandler) Wait(context.Context, *controlpb.WaitJobRequest) (*controlpb.WaitJobResponse, error) {
