@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
@@ -38,8 +39,9 @@ type RunAs struct {
 	Agent   string   // name or id
 	Secrets []string // of the agent, for the command's environment
 	Tenant  engine.Tenant
-	attach  bool // to a shell of the agent
-	session string
+	// Session, if not empty, is the agent's shell to attach to instead of running a command: its input is what is
+	// typed. Cancelling leaves the shell as it is.
+	Session config.SessionID
 }
 
 // Run starts a command and returns when it runs. It starts the guest if necessary.
@@ -50,8 +52,8 @@ func (c *Client) Run(ctx context.Context, as RunAs, cmd engine.Command) (*Proces
 		call = c.Agents.Exec
 		start.Agent, start.Secrets, start.Tenant = as.Agent, as.Secrets, string(as.Tenant)
 	}
-	if as.attach {
-		call, start.Session = c.Shells.Attach, as.session
+	if as.Session != "" {
+		call, start.Session = c.Shells.Attach, string(as.Session)
 	}
 	p := &Process{client: c, cmd: cmd, done: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)

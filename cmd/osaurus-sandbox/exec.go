@@ -78,7 +78,8 @@ func (x *execFlags) run(ctx context.Context, c *call, agent string, args []strin
 	case c.json:
 		return execJSON(ctx, c.console, command, run)
 	case x.tty:
-		return execTerminal(ctx, c.console, command, run)
+		_, err := execTerminal(ctx, c.console, command, run)
+		return err
 	}
 	return runForPerson(ctx, c.console, command, run)
 }

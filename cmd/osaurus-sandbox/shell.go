@@ -6,9 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,62 +35,51 @@ func newShell() *cobra.Command {
 			return err
 		}
 		writef(c.err, "Session %s of %s. %s twice leaves it running.\n", session, c.args[0], detachKeyName)
-		return attach(ctx, c, own, c.args[0], engine.Shell{Session: id})
+		return attach(ctx, c, own, control.RunAs{Agent: c.args[0], Session: id})
 	},
 		runsCommand,
 		withFlag(&session, "session", "which shell of the agent"))
 }
 
-// attach connects this terminal to a shell until that exits or the person detaches. The terminal
-// stays in its normal mode until the shell answers, so that Ctrl-C still works.
-func attach(ctx context.Context, c *call, own *os.File, agent string, shell engine.Shell) error {
-	stop := showStart(ctx, c)
-	view, ready := newScreen(c.out), make(chan struct{})
-	a, err := c.Attach(ctx, agent, shell, terminalSize(own), onFirst{view, new(sync.Once), func() { <-ready }})
-	stop()
-	if err != nil {
-		return err
-	}
-	restore, err := makeRaw(own)
-	close(ready)
-	if err != nil {
-		return errors.Join(err, a.Close())
-	}
-	code, words, err := work(own, a)
-	if failed := errors.Join(view.restore(), restore()); err != nil || failed != nil {
-		return errors.Join(err, failed)
-	}
-	if words != "" {
-		writef(c.err, "\n%s\n", words)
-	}
-	if code != 0 {
-		return exit{code: code}
-	}
-	return nil
-}
-
-// work passes keys to a shell until it exits or the person detaches, and returns the reason.
-func work(own *os.File, a *control.Attachment) (code int, words string, err error) {
-	defer a.Close() // nothing may be shown after that
-	changes := make(chan os.Signal, 1)
-	signal.Notify(changes, syscall.SIGWINCH)
-	defer signal.Stop(changes)
-	go follow(own, changes, a)
-	left := make(chan error, 1)
-	go func() { left <- carryKeys(keysOf(own, a.Done()), a) }()
-
-	select {
-	case err := <-left:
-		if err == nil {
-			return 0, "The shell is left running.", nil
+// attach connects this terminal to a shell until that exits or the person detaches.
+func attach(ctx context.Context, c *call, own *os.File, shell control.RunAs) error {
+	attached, detach := context.WithCancel(ctx)
+	defer detach()
+	left := make(chan struct{}) // closed when the person has detached
+	o, err := execTerminal(ctx, c.console, engine.Command{}, showingStart(c, func(ctx context.Context, command engine.Command) (process, error) {
+		ctx, end := context.WithCancel(ctx)
+		context.AfterFunc(attached, end)
+		keys, typed := io.Pipe()
+		command.Stdin = keys
+		p, err := c.Run(ctx, shell, command)
+		if err != nil {
+			return nil, err
 		}
-	case <-a.Done():
+		go func() {
+			<-p.Done()
+			_ = keys.Close()
+		}()
+		go func() {
+			if carryKeys(keysOf(own, p.Done()), typed) == nil {
+				close(left)
+				detach()
+			}
+		}()
+		return p, nil
+	}))
+	select {
+	case <-left:
+		writef(c.err, "\nThe shell is left running.\n")
+		return nil
+	default:
 	}
-	end, err := a.Wait()
-	if end.Cause != "" {
-		words = "The shell has ended: " + end.Cause + "."
+	if o.Cause != "" {
+		writef(c.err, "\nThe shell has ended: %s.\n", o.Cause)
 	}
-	return end.Code, words, err
+	if l, ok := errors.AsType[lost](err); ok {
+		err = l.error // the shell itself goes on
+	}
+	return err
 }
 
 // keysOf reads a terminal until it ends or over is closed. The pending read swallows what is typed

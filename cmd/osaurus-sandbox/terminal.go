@@ -15,7 +15,7 @@ import (
 
 // execTerminal runs a command on a terminal of the same size as this program's, and passes all
 // keys to it.
-func execTerminal(ctx context.Context, c console, command engine.Command, run starter) error {
+func execTerminal(ctx context.Context, c console, command engine.Command, run starter) (outcome, error) {
 	own, _ := c.in.(*os.File)
 	isTerminal := terminalWidth(c.in) > 0
 	command.Terminal = &engine.Terminal{Size: terminalSize(own), Term: os.Getenv("TERM")}
@@ -25,7 +25,7 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
-	_, err := runCommand(ctx, c, command, func(ctx context.Context, command engine.Command) (process, error) {
+	o, err := runCommand(ctx, c, command, func(ctx context.Context, command engine.Command) (process, error) {
 		p, err := run(ctx, command)
 		if err == nil && shown {
 			undo = append(undo, view.restore)
@@ -46,16 +46,13 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 		failed = errors.Join(failed, restore())
 	}
 	if err == nil && failed != nil {
-		return fault.New(fault.Execution, "restore terminal", own.Name(), failed).Advise("Run: reset.")
+		err = fault.New(fault.Execution, "restore terminal", own.Name(), failed).Advise("Run: reset.")
 	}
-	return err
+	return o, err
 }
 
-// follow resizes the terminal of a command or a shell with this program's.
-func follow(own *os.File, resized <-chan os.Signal, p interface {
-	Resize(engine.TerminalSize) error
-	Done() <-chan struct{}
-}) {
+// follow resizes the terminal of a command with this program's.
+func follow(own *os.File, resized <-chan os.Signal, p process) {
 	for {
 		if p.Resize(terminalSize(own)) != nil {
 			return // the command has ended

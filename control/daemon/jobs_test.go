@@ -191,7 +191,7 @@ func TestUseOfTheGuest(t *testing.T) {
 	if idle() {
 		t.Error("an attached terminal does not count")
 	}
-	_ = a.Close()
+	a.detach()
 	timetest.Eventually(t, "a closed one does not count", idle)
 	job := alice.start("sleep 1000")
 	if idle() {

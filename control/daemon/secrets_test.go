@@ -142,7 +142,7 @@ func TestSecretsAreRedacted(t *testing.T) {
 	a, screen := alice.attach("s")
 	alice.types(a, "echo "+canary+"\r")
 	timetest.Eventually(t, "the person sees it", func() bool { return strings.Count(screen.String(), canary) >= 2 })
-	a.Close()
+	a.detach()
 	timetest.Eventually(t, "the transcript has it", func() bool { text, _ := alice.transcript("s"); return strings.Contains(text, redacted) })
 	if text, err := alice.transcript("s"); err != nil || strings.Contains(text, canary) {
 		t.Errorf("a transcript: %q, %v", text, err)
