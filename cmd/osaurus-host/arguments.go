@@ -44,21 +44,18 @@ func find(all []command, words []string) (command, []string, error) {
 		"There is: "+strings.Join(names, ", ")+". See osaurus-host --help.")
 }
 
-// under returns the commands that share the longest beginning with words.
+// under returns the commands that begin with the first word, or all if there is none.
 func under(all []command, words []string) []command {
-	for n := min(len(words), 3); n > 0; n-- {
-		prefix := strings.Join(words[:n], " ") + " "
-		var near []command
-		for _, c := range all {
-			if strings.HasPrefix(c.name+" ", prefix) {
-				near = append(near, c)
-			}
-		}
-		if len(near) > 0 {
-			return near
+	var near []command
+	for _, c := range all {
+		if len(words) > 0 && strings.HasPrefix(c.name+" ", words[0]+" ") {
+			near = append(near, c)
 		}
 	}
-	return all
+	if near == nil {
+		return all
+	}
+	return near
 }
 
 // read separates flags from arguments. Everything after "--" is an argument.

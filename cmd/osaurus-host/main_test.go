@@ -37,8 +37,8 @@ type room struct {
 	env map[string]string
 }
 
-func newRoom(t *testing.T, change ...func(*bridge.Options)) *room {
-	r := &room{Bridge: bridgetest.New(t, change...)}
+func newRoom(t *testing.T) *room {
+	r := &room{Bridge: bridgetest.New(t)}
 	token := r.Tokens.Mint(bridge.Holder{Agent: agent, Name: "alice", User: "agent-alice", UID: 2001})
 	file := filepath.Join(t.TempDir(), "agent-alice.token")
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
@@ -141,7 +141,7 @@ func TestCommands(t *testing.T) {
 
 // Every failure has an exit code, a reason and advice, also as JSON.
 func TestFailures(t *testing.T) {
-	r := newRoom(t, func(o *bridge.Options) { o.Services.Events = nil })
+	r := newRoom(t)
 	for _, tc := range []struct {
 		words []string
 		code  int
@@ -159,7 +159,6 @@ func TestFailures(t *testing.T) {
 		{[]string{"inference", "chat", "-m", "x", "--model", "status-429"}, fault.ExitRejected, "limit"},
 		{[]string{"inference", "chat", "-m", "x", "--model", "status-504", "--stream"}, fault.ExitTimeout, "so it is"},
 		{[]string{"inference", "chat", "-m", "x", "--model", "status-500"}, fault.ExitExecution, "so it is"},
-		{[]string{"events", "emit", "t"}, fault.ExitUnavailable, "events"},
 		{[]string{"events", "emit", "t", "{"}, fault.ExitInvalidArgs, "no JSON"},
 		{[]string{"plugin", "create"}, fault.ExitInvalidArgs, "no JSON"},
 		{[]string{"plugin", "create", "/nowhere/recipe.json"}, fault.ExitNotFound, "/nowhere/recipe.json"},
