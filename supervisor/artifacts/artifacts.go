@@ -12,12 +12,12 @@ import (
 	"os"
 	"path"
 	"strings"
-	"sync"
 	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/nofollow"
+	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/store"
@@ -80,10 +80,8 @@ type Options struct {
 // Their errors are *fault.Error.
 type Artifacts struct {
 	Options
-	root *os.Root // all files are accessed through it
-
-	mu     sync.Mutex
-	drafts map[config.AgentID]int // number of open drafts
+	root  *os.Root                     // all files are accessed through it
+	turns queue.Queues[config.AgentID] // an agent's drafts, each of which may take MaxSize on the disk
 }
 
 var _ tools.Artifacts = (*Artifacts)(nil)
@@ -94,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Artifacts, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Artifacts{Options: o, drafts: map[config.AgentID]int{}}
+	a := &Artifacts{Options: o}
 	if a.root, err = os.OpenRoot(dir); err != nil {
 		return nil, a.fault("open artifacts", "", err)
 	}

@@ -3,6 +3,7 @@ package artifacts
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
@@ -271,34 +273,40 @@ func TestRefusedNames(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(string(r.Home), "b")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("outside of the folder: %v", err)
 	}
-	if n := len(r.drafts); n != 0 {
-		t.Errorf("%d drafts are left", n)
-	}
 }
 
 func TestLimits(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	owner := ownerOf(r.alice, "")
-	var open []*Draft
-	for range maxDrafts {
+	begin := func() *Draft {
+		t.Helper()
 		d, err := r.open(owner, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
-		open = append(open, d)
+		t.Cleanup(func() {
+			if err := d.Discard(); err != nil {
+				t.Error(err)
+			}
+		})
+		return d
 	}
-	if _, err := r.open(owner, "x"); fault.KindOf(err) != fault.Rejected {
-		t.Errorf("one draft too many: %v", err)
+	d := begin()
+	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	if _, err := r.Draft(soon, owner.Agent, owner.session, "x"); fault.KindOf(err) != fault.Timeout {
+		t.Errorf("two drafts at once: %v", err)
 	}
-	if _, err := open[0].Keep(ctx, ""); fault.KindOf(err) != fault.InvalidArgs {
+	if _, err := d.Keep(ctx, ""); fault.KindOf(err) != fault.InvalidArgs {
 		t.Errorf("without a file: %v", err)
 	}
-	f, err := open[1].File("a", 0)
+	d = begin()
+	f, err := d.File("a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	open[1].made.Size = MaxSize - 3
+	d.made.Size = MaxSize - 3
 	if _, err := io.WriteString(f, "abc"); err != nil {
 		t.Errorf("at the limit: %v", err)
 	}
@@ -308,25 +316,22 @@ func TestLimits(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	open[2].made.Files = MaxFiles
-	if _, err := open[2].File("a", 0); fault.KindOf(err) != fault.Rejected {
+	d.made.Files = MaxFiles
+	if _, err := d.File("b", 0); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a file too many: %v", err)
 	}
-	if _, err := open[3].File("a", MaxSize+1); fault.KindOf(err) != fault.Rejected {
+	if _, err := d.File("c", MaxSize+1); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("a file of a larger size: %v", err)
 	}
-	for _, d := range open {
-		if err := errors.Join(d.Discard(), d.Discard()); err != nil {
-			t.Error(err)
-		}
+	if err := errors.Join(d.Discard(), d.Discard()); err != nil {
+		t.Error(err)
 	}
 	if got := r.onDisk(); len(got) != 0 {
 		t.Errorf("there are %q", got)
 	}
 
 	r.insert(owner, Keep, 1)
-	d, err := r.draft(owner, "x", "", "")
-	if err != nil {
+	if d, err = r.draft(owner, "x", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Keep(ctx, ""); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "artifacts delete") {

@@ -26,8 +26,6 @@ import (
 )
 
 const (
-	// maxDrafts bounds the open drafts of an agent: each may take MaxSize on the disk.
-	maxDrafts = 4
 	// item is the name of the draft in its folder.
 	item = "item"
 	// folderType is the MIME type that desktops use for folders.
@@ -41,6 +39,7 @@ const (
 // Draft is an artifact that is not complete yet. It is for one goroutine.
 type Draft struct {
 	of   *Artifacts
+	end  func() // lets the agent's next draft begin
 	own  string // its folder
 	made Artifact
 	sums []sum
@@ -51,22 +50,21 @@ type Draft struct {
 type sum struct{ path, digest string }
 
 // Draft implements tools.Artifacts. An artifact of no session is Loose.
-func (a *Artifacts) Draft(_ context.Context, agent tools.Agent, session config.SessionID, name string) (tools.Draft, error) {
+func (a *Artifacts) Draft(ctx context.Context, agent tools.Agent, session config.SessionID, name string) (tools.Draft, error) {
 	const op = "share"
 	if err := checkTop(name); err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.drafts[agent.ID] >= maxDrafts {
-		return nil, fault.Newf(fault.Rejected, op, name, "the agent is sharing %d others at this moment", maxDrafts).Advise("Wait for one of them.")
+	end, err := a.turns.Take(ctx, agent.ID, nil)
+	if err != nil {
+		return nil, fault.Newf(fault.KindOf(err), op, name, "the agent is still sharing something else: %w", err)
 	}
 	own := drafts + rand.Text()
 	if err := a.root.Mkdir(own, privateDir); err != nil {
+		end()
 		return nil, a.fault(op, name, err)
 	}
-	a.drafts[agent.ID]++
-	return &Draft{of: a, own: own, made: Artifact{Agent: agent.ID, AgentName: agent.Name, Session: cmp.Or(session, Loose), Name: name}}, nil
+	return &Draft{of: a, end: end, own: own, made: Artifact{Agent: agent.ID, AgentName: agent.Name, Session: cmp.Or(session, Loose), Name: name}}, nil
 }
 
 // File creates a file of the draft and its parent folders. With an empty name the draft
@@ -187,13 +185,8 @@ func (d *Draft) close() error {
 		return nil
 	}
 	d.gone = true
-	a := d.of
-	a.mu.Lock()
-	if a.drafts[d.made.Agent]--; a.drafts[d.made.Agent] == 0 {
-		delete(a.drafts, d.made.Agent)
-	}
-	a.mu.Unlock()
-	return a.fault("share", d.made.Name, nofollow.Remove(a.root, d.own))
+	defer d.end()
+	return d.of.fault("share", d.made.Name, nofollow.Remove(d.of.root, d.own))
 }
 
 // digest returns Artifact.SHA256.
