@@ -17,12 +17,6 @@ type Permits struct {
 	Recipe func(agent config.AgentID, plugin config.PluginID) (plugins.Recipe, bool)
 }
 
-// Installed reports whether an agent has a plugin or is just getting it.
-func (p Permits) Installed(agent config.AgentID, plugin config.PluginID) bool {
-	_, ok := p.Recipe(agent, plugin)
-	return ok
-}
-
 // Declared returns the secrets that a plugin may read.
 func (p Permits) Declared(agent config.AgentID, plugin config.PluginID) (names []config.SecretName, installed bool) {
 	r, ok := p.Recipe(agent, plugin)

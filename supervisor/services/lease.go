@@ -12,6 +12,9 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
+// lookAgain is how often a worker that waits looks for tasks whose lease has ended.
+const lookAgain = time.Second
+
 // Lease leases the oldest queued task of an agent to a worker. If agent is empty, it
 // takes tasks of all agents in turns. If none is queued, it waits up to wait; ok is
 // false if there still is none.
@@ -24,7 +27,6 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 	defer limit.Stop()
 	for {
 		queued := t.queued.Next() // before looking, so that no task is missed
-		var over time.Duration    // until the first lease ends
 		err := t.write(ctx, op, func(w *taskTx) error {
 			// Agents whose tasks were never leased come first.
 			next, err := store.All(w.ctx, w.tx, store.Value[int64], `SELECT min(seq) FROM tasks AS q WHERE state = 'queued' AND ?1 IN ('', agent)
@@ -38,28 +40,18 @@ func (t *Tasks) Lease(ctx context.Context, agent config.AgentID, worker string, 
 					w.now.Add(hold).UnixNano(), lease, worker, w.now.UnixNano(), next[0])
 				return err
 			}
-			var until int64
-			if err := w.row("SELECT coalesce(min(until), ?) FROM tasks WHERE state = 'leased'", w.now.Add(MaxLease).UnixNano()).Scan(&until); err != nil {
-				return err
-			}
-			over = time.Unix(0, until).Sub(w.now)
 			return nil
 		})
 		if err != nil || ok || wait <= 0 {
 			return task, lease, ok, err
 		}
-		again := time.NewTimer(max(over, time.Millisecond))
 		select {
 		case <-queued:
-		case <-again.C:
+		case <-time.After(lookAgain): // a lease may have ended
 		case <-limit.C:
 			wait = 0 // look once more
 		case <-ctx.Done():
-			err = fault.Wrap(op, "", ctx.Err())
-		}
-		again.Stop()
-		if err != nil {
-			return Task{}, "", false, err
+			return Task{}, "", false, fault.Wrap(op, "", ctx.Err())
 		}
 	}
 }
