@@ -23,41 +23,12 @@ func (r Recipe) Encode() ([]byte, error) {
 		err = unmarshal(text, &object)
 	}
 	if err == nil {
-		for key, part := range object {
-			if key != "metadata" {
-				object[key] = flatten(part)
-			}
-		}
 		text, err = printable.Document(object)
 	}
 	if err != nil {
 		return nil, fault.New(fault.InvalidArgs, "write recipe", brief(r.Name), err)
 	}
 	return text, nil
-}
-
-// flatten puts the Extra of objects beside their known keys.
-func flatten(v any) any {
-	switch v := v.(type) {
-	case []any:
-		for i := range v {
-			v[i] = flatten(v[i])
-		}
-	case map[string]any:
-		extra, _ := v[extraKey].(map[string]any)
-		for key, part := range v {
-			v[key] = flatten(part)
-		}
-		if extra != nil {
-			delete(v, extraKey)
-		}
-		for key, part := range extra {
-			if _, known := v[key]; !known {
-				v[key] = part
-			}
-		}
-	}
-	return v
 }
 
 // Hash is the SHA-256 of the canonical form without the time of the last change.

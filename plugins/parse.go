@@ -89,15 +89,14 @@ func (d *reader) decode(r *plainRecipe) error {
 	if err := unmarshal(d.text, &tree); err != nil {
 		return err // not an object
 	}
-	d.keep(reflect.ValueOf(r).Elem(), tree, root)
-	for _, key := range sortedKeys(tree) { // unknown keys go where the desktop app keeps them
-		if _, taken := r.Metadata[key]; taken {
-			return refusal(below(root, key), "duplicate-key", "Keep one of the two.", "unknown keys are kept in metadata, which already has this one")
-		}
-		if r.Metadata == nil {
-			r.Metadata = map[string]any{}
-		}
-		r.Metadata[key] = tree[key]
+	if r.Metadata == nil {
+		r.Metadata = map[string]any{}
+	}
+	if err := d.keep(reflect.ValueOf(r).Elem(), tree, root, r.Metadata); err != nil {
+		return err
+	}
+	if len(r.Metadata) == 0 {
+		r.Metadata = nil
 	}
 	for i := range r.Tools {
 		if r.Tools[i].Output == "text" { // the default
@@ -154,47 +153,43 @@ func (d *reader) scan(dec *json.Decoder, path string, depth int) error {
 	return err
 }
 
-// keep stores the unknown keys of the recipe's parts in their Extra and warns of them. It removes the
-// known ones from tree, which is the same value as decoded without types.
-func (d *reader) keep(v reflect.Value, tree any, path string) {
+// keep moves the unknown keys of a recipe to its metadata, where the desktop app keeps them, and those of its parts
+// under their paths, with a warning. It removes the known ones from tree, which is the same value as decoded without types.
+func (d *reader) keep(v reflect.Value, tree any, path string, metadata map[string]any) error {
 	object, _ := tree.(map[string]any)
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			d.keep(v.Elem(), tree, path)
-		}
-	case reflect.Slice:
-		list, _ := tree.([]any)
+	list, _ := tree.([]any)
+	var err error
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer && !v.IsNil():
+		return d.keep(v.Elem(), tree, path, metadata)
+	case kind == reflect.Slice:
 		for i := range min(v.Len(), len(list)) {
-			d.keep(v.Index(i), list[i], item(path, i))
+			err = cmp.Or(err, d.keep(v.Index(i), list[i], item(path, i), metadata))
 		}
-	case reflect.Map:
+	case kind == reflect.Map:
 		for key, value := range v.Seq2() {
-			part := reflect.New(v.Type().Elem()).Elem() // values of maps cannot be set
-			part.Set(value)
-			d.keep(part, object[key.String()], below(path, key.String()))
-			v.SetMapIndex(key, part)
+			err = cmp.Or(err, d.keep(value, object[key.String()], below(path, key.String()), metadata))
 		}
-	case reflect.Struct:
-		if object == nil {
-			return
-		}
+	case kind == reflect.Struct && object != nil:
 		for _, f := range reflect.VisibleFields(v.Type()) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			d.keep(v.FieldByIndex(f.Index), object[name], below(path, name))
+			err = cmp.Or(err, d.keep(v.FieldByIndex(f.Index), object[name], below(path, name), metadata))
 			delete(object, name)
 		}
-		if extra := v.FieldByName("Extra"); extra.IsValid() {
-			extra.SetZero()
-			if len(object) > 0 {
-				extra.Set(reflect.ValueOf(Extra(object)))
+		for _, key := range sortedKeys(object) {
+			at, name := below(path, key), key
+			if path != root {
+				name = at
+				d.findings = append(d.findings, Finding{Severity: Warning, Rule: "unknown-key", Path: at,
+					Text: "is kept in metadata, and means nothing here", Fix: "See that it is spelled right: osaurus-sandbox plugin schema"})
 			}
-			for _, key := range sortedKeys(object) {
-				d.findings = append(d.findings, Finding{Severity: Warning, Rule: "unknown-key", Path: below(path, key),
-					Text: "is kept, and means nothing here", Fix: "See that it is spelled right: osaurus-sandbox plugin schema"})
+			if _, taken := metadata[name]; taken {
+				err = cmp.Or(err, error(refusal(at, "duplicate-key", "Keep one of the two.", "unknown keys are kept in metadata, which already has this one")))
 			}
+			metadata[name] = object[key]
 		}
 	}
+	return err
 }
 
 // explain describes an error of decode.

@@ -32,7 +32,8 @@ type Recipe struct {
 	Permissions Permissions         `json:"permissions,omitzero"`
 	Daemon      *Daemon             `json:"daemon,omitempty"`
 	Events      Events              `json:"events,omitzero"`
-	// Metadata is not interpreted. It includes unknown keys of the recipe. Numbers are json.Number.
+	// Metadata is not interpreted. It includes unknown keys of the recipe, and those of its parts under their paths.
+	// Numbers are json.Number.
 	Metadata map[string]any `json:"metadata,omitempty"`
 	// ModifiedAt is when the library last changed it. It is not part of the hash.
 	ModifiedAt time.Time `json:"modifiedAt,omitzero"`
@@ -62,7 +63,6 @@ type Tool struct {
 	// Timeout is how long it may run; 0 is DefaultTimeout.
 	Timeout Seconds `json:"timeout,omitempty"`
 	Output  Output  `json:"output,omitempty"`
-	Extra   Extra   `json:"+,omitempty"`
 }
 
 // Param is an argument.
@@ -75,7 +75,6 @@ type Param struct {
 	Enum []Literal `json:"enum,omitempty"`
 	// Required says whether the argument is required. If nil, it is unless it has a default.
 	Required *bool `json:"required,omitempty"`
-	Extra    Extra `json:"+,omitempty"`
 }
 
 // ParamType is the type of an argument. Lists and objects are passed as JSON.
@@ -106,7 +105,6 @@ const (
 type Permissions struct {
 	Network   Network `json:"network,omitempty"`
 	Inference bool    `json:"inference,omitempty"`
-	Extra     Extra   `json:"+,omitempty"`
 }
 
 // Network is what a plugin may reach: "outbound", "none", "" if not specified, or a
@@ -133,15 +131,13 @@ func (n Network) Domains() []string {
 type Daemon struct {
 	Command string            `json:"command"`
 	Env     map[string]string `json:"env,omitempty"`
-	Extra   Extra             `json:"+,omitempty"`
 }
 
 // Events lists what a plugin receives and emits.
 type Events struct {
 	Subscribe []Subscription `json:"subscribe,omitempty"`
 	// Emit lists the topics that it may emit.
-	Emit  []bridge.Topics `json:"emit,omitempty"`
-	Extra Extra           `json:"+,omitempty"`
+	Emit []bridge.Topics `json:"emit,omitempty"`
 }
 
 // Subscription is a command that runs for each event of its topics, with the payload on standard
@@ -150,14 +146,7 @@ type Subscription struct {
 	Topic   bridge.Topics `json:"topic,omitempty"`
 	Run     string        `json:"run,omitempty"`
 	Timeout Seconds       `json:"timeout,omitempty"` // 0 is DefaultTimeout
-	Extra   Extra         `json:"+,omitempty"`
 }
-
-// Extra holds unknown keys of a part of a recipe. They are kept. In Go's JSON they are below
-// extraKey; encoded recipes have them beside the known keys.
-type Extra map[string]any
-
-const extraKey = "+"
 
 // Literal is a text, number or boolean as text: "words", "10", "true".
 type Literal string
@@ -212,7 +201,7 @@ func (s *Subscription) UnmarshalJSON(text []byte) error {
 
 // MarshalJSON writes only the topic if there is nothing else.
 func (s Subscription) MarshalJSON() ([]byte, error) {
-	if s.Topic != "" && s.Run == "" && s.Timeout == 0 && len(s.Extra) == 0 {
+	if s.Topic != "" && s.Run == "" && s.Timeout == 0 {
 		return json.Marshal(s.Topic)
 	}
 	type plain Subscription
@@ -220,7 +209,7 @@ func (s Subscription) MarshalJSON() ([]byte, error) {
 }
 
 // IsZero reports whether there are no events.
-func (e Events) IsZero() bool { return len(e.Subscribe)+len(e.Emit)+len(e.Extra) == 0 }
+func (e Events) IsZero() bool { return len(e.Subscribe)+len(e.Emit) == 0 }
 
 // maxDomain is the limit of DNS.
 const maxDomain = 253
