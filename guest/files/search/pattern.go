@@ -4,11 +4,8 @@ package search
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"strings"
 )
 
 // matcher finds lines that match an expression.
@@ -18,7 +15,7 @@ type matcher struct {
 	exact   bool   // every line that contains literal matches
 }
 
-// compile compiles an expression. Its errors contain the position of the mistake.
+// compile compiles an expression.
 func compile(pattern string, ignoreCase bool) (*matcher, error) {
 	flags := ""
 	if ignoreCase {
@@ -26,11 +23,11 @@ func compile(pattern string, ignoreCase bool) (*matcher, error) {
 	}
 	tree, err := syntax.Parse(flags+pattern, syntax.Perl)
 	if err != nil {
-		return nil, positioned(pattern, err)
+		return nil, err
 	}
 	line, err := regexp.Compile(flags + pattern)
 	if err != nil {
-		return nil, positioned(pattern, err)
+		return nil, err
 	}
 	m := &matcher{line: line}
 	tree = tree.Simplify()
@@ -39,17 +36,6 @@ func compile(pattern string, ignoreCase bool) (*matcher, error) {
 		m.exact = tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0
 	}
 	return m, nil
-}
-
-func positioned(pattern string, err error) error {
-	bad, ok := errors.AsType[*syntax.Error](err)
-	if !ok {
-		return err
-	}
-	if at := strings.Index(pattern, bad.Expr); at >= 0 && bad.Expr != "" {
-		return fmt.Errorf("%s at position %d: %s", bad.Code, at+1, bad.Expr)
-	}
-	return fmt.Errorf("%s: %s", bad.Code, bad.Expr)
 }
 
 // required returns the longest text that every match contains.
