@@ -14,10 +14,6 @@ import (
 // would run as the host's user on the host, and one of the host could run as root in the guest.
 const modeBits = 0o1777
 
-func timeout(d time.Duration) (sec uint64, nsec uint32) {
-	return uint64(d / time.Second), uint32(d % time.Second)
-}
-
 // attributes returns the attributes of a file that the guest sees.
 func (s *session) attributes(info *fileInfo, z *zone, caller *fuse.Caller) fuse.Attr {
 	return fuse.Attr{
@@ -75,7 +71,7 @@ func (s *session) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrO
 }
 
 func (s *session) attrOut(n *node, info *fileInfo, caller *fuse.Caller, out *fuse.AttrOut) {
-	out.AttrValid, out.AttrValidNsec = timeout(s.attrTTL)
+	out.SetTimeout(s.attrTTL)
 	out.Attr = s.attributes(info, s.zone(n), caller)
 }
 

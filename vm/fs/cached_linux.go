@@ -1,7 +1,6 @@
 package fs
 
 import (
-	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -34,11 +33,7 @@ func (d *Server) HandleCached(r Request) (n int, ok bool) {
 	if n, ok = readNow(file.fd, first(after(r.In, outHeaderSize), int(size)), int64(in.Offset)); !ok {
 		return 0, false
 	}
-	var out [outHeaderSize]byte
-	binary.LittleEndian.PutUint32(out[:], uint32(outHeaderSize+n))
-	binary.LittleEndian.PutUint64(out[8:], h.unique)
-	scatter(r.In, out[:])
-	return outHeaderSize + n, true
+	return answer(h, 0, r.In, outHeaderSize+n), true
 }
 
 // readNow fills dst from a file, up to the file's end. It returns false if that needs the disk.
@@ -57,15 +52,4 @@ func readNow(fd int, dst [][]byte, off int64) (total int, ok bool) {
 		dst = after(dst, n)
 	}
 	return total, true
-}
-
-// first returns the first n bytes of v.
-func first(v [][]byte, n int) (part [][]byte) {
-	for _, b := range v {
-		if b = b[:min(len(b), n)]; len(b) == 0 {
-			break
-		}
-		part, n = append(part, b), n-len(b)
-	}
-	return part
 }

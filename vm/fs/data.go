@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readResult reads a file directly into guest memory. go-fuse calls Readv if the type has it,
-// without recovering from panics.
+// readResult reads a file directly into guest memory.
 type readResult struct {
 	file *descriptor
 	off  int64
@@ -18,10 +17,8 @@ type readResult struct {
 func (r *readResult) Size() int { return r.size }
 func (r *readResult) Done()     { r.file.release() }
 
-func (r *readResult) Bytes(buf []byte) ([]byte, fuse.Status) {
-	n, st := r.Readv([][]byte{buf[:min(len(buf), r.size)]})
-	return buf[:n], st
-}
+// Bytes is not used: Readv is.
+func (r *readResult) Bytes([]byte) ([]byte, fuse.Status) { return nil, fuse.ENOSYS }
 
 func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {
 	n, err := vectored(dst, r.off, r.file.preadv)
@@ -82,10 +79,6 @@ func (s *session) readable(in *fuse.ReadIn) (*descriptor, error) {
 	}
 	var info fileInfo
 	return s.openFile(n, unix.O_RDONLY, &info)
-}
-
-func (s *session) Write(c <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
-	return s.Writev(c, in, [][]byte{data})
 }
 
 // Writev implements fuse.RawFileSystem: data is guest memory.

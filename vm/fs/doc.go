@@ -1,9 +1,8 @@
 // Package fs serves a folder of the host to a guest by FUSE, and nothing else of the host.
 //
 // Requests come over a stream (stream.go) or from a virtqueue (package virtiofs). Each is checked
-// (request.go) before it is parsed: by go-fuse for virtqueues, by protocol.go for streams, which is
-// portable. The rest is the file system (session.go and the other files). What systems differ in is
-// in host_linux.go and host_darwin.go.
+// (request.go) before it is parsed (protocol.go). The rest is the file system (session.go and the other
+// files). What systems differ in is in host_linux.go and host_darwin.go.
 //
 // On macOS, a file that was removed cannot be opened again, times have microseconds, there are no
 // quotas, and holes, reservations and copies on the host are not served.

@@ -136,8 +136,6 @@ func (s *session) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out 
 	return fuse.OK
 }
 
-func (s *session) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }
-
 // fsyncDataOnly is FUSE's flag for fdatasync.
 const fsyncDataOnly = 1
 
@@ -152,5 +150,3 @@ func (s *session) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	}
 	return status(unix.Fsync(h.file.fd))
 }
-
-func (s *session) FsyncDir(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status { return s.Fsync(c, in) }

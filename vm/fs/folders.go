@@ -26,27 +26,6 @@ func (s *session) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut)
 	return status(err)
 }
 
-func (s *session) ReleaseDir(in *fuse.ReleaseIn) { s.removeHandle(in.Fh) }
-
-func (s *session) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return status(s.list(in, func(_ *handle, e fuse.DirEntry) bool { return out.AddDirEntry(e) }))
-}
-
-// ReadDirPlus implements fuse.RawFileSystem. It looks up each entry.
-func (s *session) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	return status(s.list(in, func(h *handle, e fuse.DirEntry) bool {
-		entry := out.AddDirLookupEntry(e) // zero for an entry without a look-up
-		if entry == nil {
-			return false
-		}
-		if e.Name != "." && e.Name != ".." {
-			// If the file is gone, return only its name.
-			_, _ = s.lookup(h.node, h.file, e.Name, &in.Caller, entry)
-		}
-		return true
-	}))
-}
-
 // list calls add for the entries from in.Offset on, until add returns false.
 func (s *session) list(in *fuse.ReadIn, add func(*handle, fuse.DirEntry) bool) error {
 	h, err := s.handle(in.Fh)

@@ -187,6 +187,3 @@ func (l *listing) next(*descriptor) (e fuse.DirEntry, ok bool, err error) {
 }
 
 func (l *listing) take(e *fuse.DirEntry) { l.off = int64(e.Off) }
-
-// newProtocol returns what parses a session's requests.
-func newProtocol(s *session) handler { return &protocol{s} }

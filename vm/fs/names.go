@@ -33,11 +33,9 @@ func (s *session) entry(parent *node, name string, info *fileInfo, caller *fuse.
 	if err != nil {
 		return nil, err
 	}
-	// Write out at once and never read it, since it may be guest memory (READDIRPLUS).
-	e := fuse.EntryOut{NodeId: n.id, Attr: s.attributes(info, s.zone(n), caller)}
-	e.EntryValid, e.EntryValidNsec = timeout(s.nameTTL)
-	e.AttrValid, e.AttrValidNsec = timeout(s.attrTTL)
-	*out = e
+	*out = fuse.EntryOut{NodeId: n.id, Attr: s.attributes(info, s.zone(n), caller)}
+	out.SetEntryTimeout(s.nameTTL)
+	out.SetAttrTimeout(s.attrTTL)
 	return n, nil
 }
 
@@ -64,7 +62,7 @@ func (s *session) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out 
 	if err == unix.ENOENT && s.nameTTL > 0 {
 		// A negative entry is valid as long as a positive one.
 		*out = fuse.EntryOut{}
-		out.EntryValid, out.EntryValidNsec = timeout(s.nameTTL)
+		out.SetEntryTimeout(s.nameTTL)
 		return fuse.OK
 	}
 	return status(err)

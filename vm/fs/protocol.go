@@ -7,11 +7,10 @@ import (
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-)
+	"golang.org/x/sys/unix"
 
-// protocol parses the requests of a Linux guest and encodes the replies, for streams. go-fuse's own
-// server does that for VirtioFS, but on macOS it speaks the dialect of macFUSE.
-type protocol struct{ files *session }
+	"osaurus-sandbox/vm"
+)
 
 // The types of replies that differ between systems in go-fuse, as Linux lays them out.
 type (
@@ -47,11 +46,14 @@ func entryForLinux(e *fuse.EntryOut) linuxEntry {
 
 // exchange is a request that is being handled, and its reply.
 type exchange struct {
+	*session
 	op    opcode
-	in    [][]byte
+	in    [][]byte // the first part holds all but the data of a WRITE
 	names []string // two at most
-	space []byte   // for the reply
-	reply []byte   // the beginning of space, after the header
+	space [][]byte // for the reply, after its header
+	room  int      // bytes of space
+	reply []byte   // unless it is in space already
+	read  int      // bytes of the reply that are
 }
 
 // put appends a value to the reply.
@@ -59,25 +61,25 @@ func put[T any](m *exchange, v T) {
 	m.reply = append(m.reply, unsafe.Slice((*byte)(unsafe.Pointer(&v)), unsafe.Sizeof(v))...)
 }
 
-// HandleRequest handles a request, whose first part holds all but the data of a WRITE.
-func (p *protocol) HandleRequest(in, out [][]byte) (int, fuse.Status) {
-	m := &exchange{op: readHeader(in).op, in: in, space: out[0]}
-	m.reply = m.space[outHeaderSize:outHeaderSize]
-	if rest := in[0][m.op.operation().size:]; m.op != opWrite && m.op != opBatchForget {
+// do serves a request and returns the length of its reply.
+func (s *session) do(h header, request, reply [][]byte, space int) int {
+	o := h.op.operation()
+	m := &exchange{session: s, op: h.op, in: request}
+	if rest := request[0][o.size:]; h.op != opWrite && h.op != opBatchForget {
 		m.names = append(strings.Split(string(bytes.TrimSuffix(rest, []byte{0})), "\x00"), "")
 	}
-	st := p.handle(m)
-	switch {
-	case m.op.operation().silent:
-		return 0, fuse.OK
-	case !st.Ok():
-		return 0, st
+	if !o.silent {
+		m.space, m.room = after(reply, outHeaderSize), space-outHeaderSize
 	}
-	n := outHeaderSize + len(m.reply)
-	binary.LittleEndian.PutUint32(m.space, uint32(n))
-	binary.LittleEndian.PutUint32(m.space[4:], 0)
-	binary.LittleEndian.PutUint64(m.space[8:], readHeader(in).unique)
-	return n, fuse.OK
+	st := m.serve()
+	if st.Ok() && len(m.reply) > m.room {
+		st = fuse.EIO
+	}
+	if !st.Ok() || o.silent {
+		return refuse(h, unix.Errno(st), reply, space)
+	}
+	scatter(m.space, m.reply)
+	return answer(h, 0, reply, outHeaderSize+len(m.reply)+m.read)
 }
 
 // named handles a request about a name that is answered with its file.
@@ -102,11 +104,11 @@ func done[In any](m *exchange, f func(<-chan struct{}, *In) fuse.Status) fuse.St
 	return f(nil, &in)
 }
 
-func (p *protocol) handle(m *exchange) (st fuse.Status) {
-	s, h := p.files, argument[fuse.InHeader](m.in)
+func (m *exchange) serve() (st fuse.Status) {
+	s, h := m.files, argument[fuse.InHeader](m.in)
 	switch m.op {
 	case opInit:
-		p.init(m)
+		m.init()
 	case opDestroy:
 	case opLookup:
 		return named(m, s.Lookup)
@@ -135,7 +137,7 @@ func (p *protocol) handle(m *exchange) (st fuse.Status) {
 		m.reply = append(m.reply, target...)
 		return st
 	case opGetAttr, opSetAttr:
-		return p.attributes(m)
+		return m.attributes()
 	case opOpen:
 		return answered(m, s.Open)
 	case opOpenDir:
@@ -155,68 +157,68 @@ func (p *protocol) handle(m *exchange) (st fuse.Status) {
 			s.Forget(binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]))
 		}
 	case opRelease, opReleaseDir:
-		in := argument[fuse.ReleaseIn](m.in)
-		s.Release(nil, &in)
+		m.removeHandle(argument[fuse.ReleaseIn](m.in).Fh)
 	default:
-		return p.data(m)
+		return m.data()
 	}
 	return fuse.OK
 }
 
-func (p *protocol) attributes(m *exchange) (st fuse.Status) {
+func (m *exchange) attributes() (st fuse.Status) {
 	var out fuse.AttrOut
 	if m.op == opGetAttr {
 		in := argument[fuse.GetAttrIn](m.in)
-		st = p.files.GetAttr(nil, &in, &out)
+		st = m.files.GetAttr(nil, &in, &out)
 	} else {
 		in := fuse.SetAttrIn{SetAttrInCommon: argument[fuse.SetAttrInCommon](m.in)}
-		st = p.files.SetAttr(nil, &in, &out)
+		st = m.files.SetAttr(nil, &in, &out)
 	}
 	put(m, linuxAttrOut{out.AttrValid, out.AttrValidNsec, 0, attrForLinux(&out.Attr)})
 	return st
 }
 
 // data handles requests about the content of open files and folders, and of the disk.
-func (p *protocol) data(m *exchange) fuse.Status {
+func (m *exchange) data() fuse.Status {
 	switch m.op {
 	case opRead:
 		in := argument[fuse.ReadIn](m.in)
-		read, st := p.files.Read(nil, &in, nil)
+		read, st := m.files.Read(nil, &in, nil)
 		if !st.Ok() {
 			return st
 		}
 		defer read.Done()
-		m.reply, st = read.Bytes(m.reply[:min(int(in.Size), cap(m.reply))])
+		m.read, st = read.(*readResult).Readv(first(m.space, min(int(in.Size), m.room)))
 		return st
 	case opWrite:
 		in := argument[fuse.WriteIn](m.in)
-		n, st := p.files.Writev(nil, &in, m.in[1:])
+		n, st := m.files.Writev(nil, &in, m.in[1:])
 		put(m, fuse.WriteOut{Size: n})
 		return st
 	case opReadDir, opReadDirPlus:
-		return p.list(m)
+		return m.list()
 	case opFsync, opFsyncDir:
-		return done(m, p.files.Fsync)
+		return done(m, m.files.Fsync)
 	case opFallocate:
-		return done(m, p.files.Fallocate)
+		return done(m, m.files.Fallocate)
 	case opLseek:
-		return answered(m, p.files.Lseek)
+		return answered(m, m.files.Lseek)
 	case opCopyFileRange:
 		in := argument[fuse.CopyFileRangeIn](m.in)
-		n, st := p.files.CopyFileRange(nil, &in)
+		n, st := m.files.CopyFileRange(nil, &in)
 		put(m, fuse.WriteOut{Size: n})
 		return st
 	case opStatFS:
-		return answered(m, p.files.StatFs)
+		return answered(m, m.files.StatFs)
 	}
 	return fuse.ENOSYS
 }
 
 // list lists a folder. Each entry is padded to a multiple of eight bytes.
-func (p *protocol) list(m *exchange) fuse.Status {
+func (m *exchange) list() fuse.Status {
 	in := argument[fuse.ReadIn](m.in)
-	most := min(int(in.Size), cap(m.reply))
-	err := p.files.list(&in, func(h *handle, e fuse.DirEntry) bool {
+	most := min(int(in.Size), m.room)
+	m.reply = make([]byte, 0, most)
+	err := m.session.list(&in, func(h *handle, e fuse.DirEntry) bool {
 		size := int(unsafe.Sizeof(linuxDirent{})) + (len(e.Name)+7)&^7
 		if m.op == opReadDirPlus {
 			size += int(unsafe.Sizeof(linuxEntry{}))
@@ -227,7 +229,7 @@ func (p *protocol) list(m *exchange) fuse.Status {
 		if m.op == opReadDirPlus {
 			var out fuse.EntryOut
 			if e.Name != "." && e.Name != ".." {
-				_, _ = p.files.lookup(h.node, h.file, e.Name, &in.Caller, &out)
+				_, _ = m.lookup(h.node, h.file, e.Name, &in.Caller, &out)
 			}
 			put(m, entryForLinux(&out))
 		}
@@ -244,7 +246,9 @@ const (
 	capAsyncRead, capAtomicTrunc, capBigWrites           = 1 << 0, 1 << 3, 1 << 5
 	capAutoInvalData, capReadDirPlus, capReadDirPlusAuto = 1 << 12, 1 << 13, 1 << 14
 	capAsyncDIO, capParallelDirOps, capMaxPages          = 1 << 15, 1 << 18, 1 << 22
-	capCacheSymlinks, capKillPrivV2                      = 1 << 23, 1 << 28
+	// There are no set-user-ID bits to clear, so capKillPrivV2 is free and saves the guest a GETXATTR
+	// for each write.
+	capCacheSymlinks, capKillPrivV2 = 1 << 23, 1 << 28
 
 	// linuxPage is the page of the guest, in which it counts the size of a request. With larger ones,
 	// requests are smaller.
@@ -254,12 +258,17 @@ const (
 )
 
 // init answers FUSE_INIT.
-func (p *protocol) init(m *exchange) {
+func (m *exchange) init() {
 	in := argument[fuse.InitIn](m.in)
 	caps := uint32(capAsyncRead | capAtomicTrunc | capBigWrites | capAutoInvalData | capReadDirPlus | capReadDirPlusAuto |
 		capAsyncDIO | capParallelDirOps | capMaxPages | capKillPrivV2)
-	if p.files.dev.rules.root.born != 0 {
+	// A link's target never changes. But without birth times, a new link may be taken for an old one.
+	if m.dev.rules.root.born != 0 {
 		caps |= capCacheSymlinks
+	}
+	// Where attributes expire at once, the guest would ask at each read. There cached data is checked at open.
+	if m.policy != vm.OwnershipSubtree {
+		caps &^= capAutoInvalData
 	}
 	put(m, fuse.InitOut{
 		Major: fuseMajor, Minor: min(in.Minor, fuseMinor), MaxReadAhead: min(in.MaxReadAhead, maxData), Flags: in.Flags & caps,

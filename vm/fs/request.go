@@ -35,7 +35,6 @@ const (
 	opReadDir       opcode = 28
 	opReleaseDir    opcode = 29
 	opFsyncDir      opcode = 30
-	opInterrupt     opcode = 36
 	opDestroy       opcode = 38
 	opCreate        opcode = 35
 	opBatchForget   opcode = 42
@@ -82,7 +81,7 @@ var operations = [...]operation{
 	opLookup:        {size: headerSize},
 	opForget:        {size: unsafe.Sizeof(fuse.ForgetIn{}), silent: true},
 	opGetAttr:       {size: unsafe.Sizeof(fuse.GetAttrIn{})},
-	opSetAttr:       {size: unsafe.Sizeof(fuse.SetAttrIn{}), writes: true},
+	opSetAttr:       {size: unsafe.Sizeof(fuse.SetAttrInCommon{}), writes: true}, // macFUSE's has more
 	opReadlink:      {size: headerSize},
 	opSymlink:       {size: headerSize, writes: true},
 	opMknod:         {size: unsafe.Sizeof(fuse.MknodIn{}), writes: true},
@@ -103,7 +102,6 @@ var operations = [...]operation{
 	opReleaseDir:    {size: unsafe.Sizeof(fuse.ReleaseIn{})},
 	opFsyncDir:      {size: unsafe.Sizeof(fuse.FsyncIn{}), slow: true},
 	opCreate:        {size: unsafe.Sizeof(fuse.CreateIn{}), writes: true},
-	opInterrupt:     {size: unsafe.Sizeof(fuse.InterruptIn{})},
 	opDestroy:       {size: headerSize},
 	opBatchForget:   {size: headerSize + 8, silent: true},
 	opFallocate:     {size: unsafe.Sizeof(fuse.FallocateIn{}), writes: true, slow: true},
@@ -140,7 +138,7 @@ func argument[In any](request [][]byte) (in In) {
 	return in
 }
 
-// header is the part of a request's header that is needed before go-fuse parses it. It is
+// header is the part of a request's header that is needed before the request is copied. It is
 // read from guest memory once.
 type header struct {
 	op     opcode
@@ -154,8 +152,7 @@ func readHeader(request [][]byte) header {
 	return header{opcode(binary.LittleEndian.Uint32(b[4:])), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// check returns an error for a request that go-fuse must not get. It includes short requests,
-// about which go-fuse would write to the standard logger.
+// check returns an error for a request that must not be handled.
 func check(op opcode, request [][]byte, length int, readOnly bool) unix.Errno {
 	o := op.operation()
 	switch {
@@ -181,12 +178,17 @@ func refuse(h header, errno unix.Errno, reply [][]byte, space int) int {
 	if h.op.operation().silent || space < outHeaderSize {
 		return 0
 	}
+	return answer(h, linuxErrno(errno), reply, outHeaderSize)
+}
+
+// answer writes the header of a reply, and returns the reply's length.
+func answer(h header, errno unix.Errno, reply [][]byte, length int) int {
 	var b [outHeaderSize]byte
-	binary.LittleEndian.PutUint32(b[:], uint32(outHeaderSize))
-	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(linuxErrno(errno))))
+	binary.LittleEndian.PutUint32(b[:], uint32(length))
+	binary.LittleEndian.PutUint32(b[4:], uint32(-int32(errno)))
 	binary.LittleEndian.PutUint64(b[8:], h.unique)
 	scatter(reply, b[:])
-	return outHeaderSize
+	return length
 }
 
 // gather fills dst with the first bytes of src.
@@ -213,4 +215,15 @@ func after(v [][]byte, n int) [][]byte {
 		return v
 	}
 	return append([][]byte{v[0][n:]}, v[1:]...)
+}
+
+// first returns the first n bytes of v.
+func first(v [][]byte, n int) (part [][]byte) {
+	for _, b := range v {
+		if b = b[:min(len(b), n)]; len(b) == 0 {
+			break
+		}
+		part, n = append(part, b), n-len(b)
+	}
+	return part
 }

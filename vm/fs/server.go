@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,8 +21,8 @@ const (
 	defaultFiles = 4096
 	// minFiles lets folders be resolved and a few files be open.
 	minFiles = 32
-	// maxInFlight bounds the bytes of all requests that wait for the host's disk, because go-fuse
-	// allocates as much. Further requests wait before they allocate. Of other requests, each queue
+	// maxInFlight bounds the bytes of all requests that wait for the host's disk, because as much
+	// may be allocated. Further requests wait before they allocate. Of other requests, each queue
 	// handles one at a time.
 	maxInFlight = 64 << 20
 	// maxSlow bounds the requests that wait for the host's disk, because each uses a thread and the
@@ -54,19 +53,17 @@ type Options struct {
 
 // Server serves one folder, to one mount at a time.
 type Server struct {
-	share  vm.Share
-	lower  bool
-	files  int
-	log    *slog.Logger
-	wrap   func(fuse.RawFileSystem) fuse.RawFileSystem
-	root   *descriptor
-	rules  rules
-	floor  floor
-	memory budget // of maxInFlight
-	slow   budget // of maxSlow
-	// streamed says that Serve serves it.
-	streamed atomic.Bool
-	serving  sync.Mutex
+	share   vm.Share
+	lower   bool
+	files   int
+	log     *slog.Logger
+	wrap    func(fuse.RawFileSystem) fuse.RawFileSystem
+	root    *descriptor
+	rules   rules
+	floor   floor
+	memory  budget     // of maxInFlight
+	slow    budget     // of maxSlow
+	serving sync.Mutex // a stream
 
 	mu     sync.Mutex
 	cur    *session // nil if not mounted
@@ -167,8 +164,7 @@ func (d *Server) session() *session {
 	return d.cur
 }
 
-// mount handles FUSE_INIT, which starts a new session, also after a reboot or another mount. The
-// session becomes current only after go-fuse has processed the guest's settings.
+// mount handles FUSE_INIT, which starts a new session, also after a reboot or another mount.
 func (d *Server) mount(h header, request, reply [][]byte, space int) int {
 	d.mu.Lock()
 	if d.closed {
@@ -177,13 +173,8 @@ func (d *Server) mount(h header, request, reply [][]byte, space int) int {
 	}
 	s := newSession(d)
 	d.mu.Unlock()
-	n, st := s.protocol.HandleRequest(request, reply)
-	if !st.Ok() {
-		s.close()
-		return refuse(h, unix.Errno(st), reply, space)
-	}
 	d.replace(s)
-	return n
+	return s.do(h, request, reply, space)
 }
 
 // Request is a FUSE request and the space for its reply. Both may be memory that the guest changes.
@@ -256,11 +247,7 @@ func (d *Server) serve(h header, request [][]byte, length int, reply [][]byte, s
 		return refuse(h, unix.ENODEV, reply, space)
 	}
 	defer s.requests.Done()
-	n, st := s.protocol.HandleRequest(request, reply)
-	if !st.Ok() {
-		return refuse(h, unix.Errno(st), reply, space)
-	}
-	return n
+	return s.do(h, request, reply, space)
 }
 
 // budget is a shared amount that users take and give back.

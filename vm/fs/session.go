@@ -27,7 +27,7 @@ const (
 	barelyFresh = time.Millisecond
 )
 
-// session is one mount of the share by the guest. It implements the file system for go-fuse. Of the
+// session is one mount of the share by the guest. Of the
 // embedded default, requests get ENOSYS, and the guest's kernel does not send them again: FLUSH
 // (writes are written through), ACCESS and locks (the guest's kernel handles them), extended attributes
 // (which no copy of a home keeps), TMPFILE, IOCTL.
@@ -35,8 +35,8 @@ type session struct {
 	fuse.RawFileSystem
 	dev      *Server
 	policy   vm.Ownership
-	protocol handler
-	requests sync.WaitGroup // in progress; Add only under Server.mu while it is current
+	files    fuse.RawFileSystem // the session, or what Options.Wrap makes of it
+	requests sync.WaitGroup     // in progress; Add only under Server.mu while it is current
 
 	nameTTL, attrTTL time.Duration
 
@@ -53,11 +53,6 @@ type session struct {
 }
 
 var _ fuse.RawFileSystem = (*session)(nil)
-
-// handler parses requests, calls the session and encodes replies.
-type handler interface {
-	HandleRequest(request, reply [][]byte) (int, fuse.Status)
-}
 
 // identity identifies a file, even if its inode number was used before.
 type identity struct {
@@ -118,11 +113,9 @@ func newSession(d *Server) *session {
 	if s.policy != vm.OwnershipSubtree {
 		s.nameTTL, s.attrTTL = 0, barelyFresh
 	}
-	s.protocol = newProtocol(s)
+	s.files = d.wrap(s)
 	return s
 }
-
-func (s *session) String() string { return s.dev.share.Tag }
 
 // close releases everything. No request may be in progress.
 func (s *session) close() {

@@ -26,7 +26,6 @@ const (
 // requests. A second call waits for the first.
 func (d *Server) Serve(ctx context.Context, stream io.ReadWriteCloser) error {
 	s := &streamServer{server: d, stream: stream}
-	d.streamed.Store(true)
 	d.serving.Lock()
 	defer d.serving.Unlock()
 	defer context.AfterFunc(ctx, func() { _ = stream.Close() })()
