@@ -65,27 +65,25 @@ func need(ctx context.Context, name string, flags ...string) (*control.Client, e
 	ctx, cancel := context.WithTimeout(ctx, daemonLimit)
 	defer cancel()
 	var ended <-chan error // reports the exit of the daemon started here
+	var failed error
 	for {
 		client, err := greet(ctx, home, name)
 		if fault.KindOf(err) != fault.Unavailable {
 			return client, err
 		}
 		// If another daemon has the home, wait for it to answer or to exit.
-		if _, owned := homelock.Holder(home); !owned && ended == nil {
+		switch _, owned := homelock.Holder(home); {
+		case failed != nil && !owned:
+			return nil, failed
+		case failed != nil: // another program has started a daemon first
+			ended, failed = nil, nil
+		case !owned && ended == nil:
 			if ended, err = startDaemon(home, flags); err != nil {
 				return nil, err
 			}
 		}
 		select {
-		case failed := <-ended:
-			// Another program may have started a daemon first.
-			if client, err := greet(ctx, home, name); err == nil {
-				return client, nil
-			}
-			if _, owned := homelock.Holder(home); !owned {
-				return nil, failed
-			}
-			ended = nil
+		case failed = <-ended:
 		case <-time.After(daemonPoll):
 		case <-ctx.Done():
 			return nil, fault.New(fault.KindOf(ctx.Err()), "start the daemon", string(home), errors.Join(ctx.Err(), err)).
