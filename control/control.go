@@ -2,7 +2,6 @@
 package control
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
@@ -83,16 +82,13 @@ func protocols() *http.Protocols {
 // negotiate returns the highest version that both ends speak.
 func negotiate(clientMin, clientMax uint32, program string) (uint32, error) {
 	const op = "agree on an API version"
-	ranges := fmt.Errorf("the client speaks %d–%d, the daemon (%s) %d–%d", clientMin, clientMax, program, VersionMin, VersionMax)
-	switch v := min(clientMax, VersionMax); {
-	case clientMin == 0 || clientMin > clientMax:
-		return 0, fault.New(fault.InvalidArgs, op, "", ranges)
-	case v < VersionMin:
-		return 0, fault.New(fault.Rejected, op, "", ranges).Advise("Update the client: it is too old for this daemon.")
-	case v < clientMin:
-		return 0, fault.New(fault.Rejected, op, "", ranges).
-			Advise("The daemon that runs is older than the client. End it with `osaurus-sandbox down --daemon`; the next command starts the new one.")
-	default:
+	v := min(clientMax, VersionMax)
+	if v >= VersionMin && v >= clientMin {
 		return v, nil
 	}
+	advice := "The daemon that runs is older than the client. End it with `osaurus-sandbox down --daemon`; the next command starts the new one."
+	if v < VersionMin {
+		advice = "Update the client: it is too old for this daemon."
+	}
+	return 0, fault.Newf(fault.Rejected, op, "", "the client speaks %d–%d, the daemon (%s) %d–%d", clientMin, clientMax, program, VersionMin, VersionMax).Advise(advice)
 }
