@@ -1,4 +1,4 @@
-// Package protocol defines what host and guest share besides the schema in guestpb: versions, ports, keys, headers, limits and checks.
+// Package protocol defines what host and guest share besides the schema in guestpb: versions, ports, keys, headers and limits.
 package protocol
 
 import (
