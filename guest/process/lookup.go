@@ -70,7 +70,9 @@ func startFault(op, subject string, err error) error {
 		kind = fault.NotFound
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		kind = fault.Rejected
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+	case errors.Is(err, unix.EAGAIN):
+		return fault.Newf(fault.Rejected, op, subject, "too many processes run: %w", err).Advise("End some of them, or raise the agent's limits.processes.")
+	case errors.Is(err, unix.ENOMEM):
 		kind = fault.Unavailable
 	}
 	return fault.New(kind, op, subject, err)

@@ -161,9 +161,9 @@ type Spec struct {
 }
 
 // Start starts a child in its own session and process group. Its errors are *fault.Error: InvalidArgs
-// if an argument or variable is too long or holds a NUL byte, NotFound if the program or directory does not exist, Rejected if it may not be executed, Unavailable if
-// resources are exhausted, Timeout if it does not start in time, for example because a share does
-// not answer.
+// if an argument or variable is too long or holds a NUL byte, NotFound if the program or directory does
+// not exist, Rejected if it may not be executed or too many processes run, Unavailable if memory is
+// short, Timeout if it does not start in time, for example because a share does not answer.
 func (m *Manager) Start(s Spec) (*Child, error) {
 	if len(s.Args) == 0 || s.Args[0] == "" {
 		return nil, fault.Newf(fault.InvalidArgs, "start program", "", "there is none")

@@ -5,18 +5,14 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/room"
-	"osaurus-sandbox/internal/fault"
 )
 
 // command is one running Exec call.
@@ -62,7 +58,7 @@ func (s *Service) begin(ctx context.Context, start *guestpb.Start, stream execSt
 		}
 	}
 	if c.child, err = s.processes.Start(spec); err != nil {
-		return nil, c.full(err)
+		return nil, err
 	}
 	for i, f := range []*os.File{c.child.Terminal, c.child.Pipes[1], c.child.Pipes[2]} {
 		if f != nil {
@@ -100,15 +96,6 @@ func (s *Service) locate(ctx context.Context, c *command, start *guestpb.Start, 
 		spec.Place = c.room.ReadOnlyPlace(start.RoomRoot, spec.Dir)
 	}
 	return nil
-}
-
-// full turns a failed fork in a room at its limit of processes into an error that says so.
-func (c *command) full(err error) error {
-	if c.room == nil || !errors.Is(err, unix.EAGAIN) {
-		return err
-	}
-	return fault.Newf(fault.Rejected, "start command", c.room.User(), "the room is at its limit of processes: %w", err).
-		Advise("End some of them, or raise the agent's limits.processes.")
 }
 
 // defaultTerm is a terminal type that nearly all terminals support.
