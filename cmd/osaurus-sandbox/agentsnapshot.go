@@ -18,7 +18,17 @@ const stopUsage = "end what runs in the agent's room, instead of refusing"
 func newAgentSnapshot() *cobra.Command {
 	create, restore := &controlpb.ChangeAgentSnapshotRequest{}, &controlpb.ChangeAgentSnapshotRequest{}
 	return noun("snapshot",
-		changeSnapshot(create, "create AGENT NAME", withFlag(&create.Stop, "stop", stopUsage)), newAgentSnapshotList(), newAgentSnapshotDiff(),
+		changeSnapshot(create, "create AGENT NAME", withFlag(&create.Stop, "stop", stopUsage)),
+		daemonCommand("list AGENT", func(ctx context.Context, c *call) error {
+			r, err := c.Snapshots.List(ctx, &controlpb.ListAgentSnapshotsRequest{Agent: c.args[0]})
+			return replyTable(c, r, err, "NAME\tMADE", r.GetSnapshots(), func(s *controlpb.AgentSnapshot) []any {
+				return []any{printable.Clip(s.Name), when(s.Made)}
+			})
+		}),
+		daemonCommand("diff AGENT SNAPSHOT", func(ctx context.Context, c *call) error {
+			r, err := c.Snapshots.Diff(ctx, &controlpb.DiffAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
+			return replyTable(c, r, err, "", r.GetChanges(), func(change string) []any { return []any{change} })
+		}),
 		changeSnapshot(restore, "restore AGENT SNAPSHOT", withFlag(&restore.Stop, "stop", stopUsage)),
 		changeSnapshot(&controlpb.ChangeAgentSnapshotRequest{}, "delete AGENT SNAPSHOT", asks("delete snapshot SNAPSHOT", "You will not be able to go back to it.")))
 }
@@ -36,22 +46,6 @@ func changeSnapshot(r *controlpb.ChangeAgentSnapshotRequest, use string, more op
 			return writef(w, "To undo this: osaurus-sandbox snapshot restore %s %s\n", r.Agent, printable.Clip(answer.Snapshot))
 		})
 	}, more)
-}
-
-func newAgentSnapshotList() *cobra.Command {
-	return daemonCommand("list AGENT", func(ctx context.Context, c *call) error {
-		r, err := c.Snapshots.List(ctx, &controlpb.ListAgentSnapshotsRequest{Agent: c.args[0]})
-		return replyTable(c, r, err, "NAME\tMADE", r.GetSnapshots(), func(s *controlpb.AgentSnapshot) []any {
-			return []any{printable.Clip(s.Name), when(s.Made)}
-		})
-	})
-}
-
-func newAgentSnapshotDiff() *cobra.Command {
-	return daemonCommand("diff AGENT SNAPSHOT", func(ctx context.Context, c *call) error {
-		r, err := c.Snapshots.Diff(ctx, &controlpb.DiffAgentSnapshotRequest{Agent: c.args[0], Name: c.args[1]})
-		return replyTable(c, r, err, "", r.GetChanges(), func(change string) []any { return []any{change} })
-	})
 }
 
 func newAgentFork() *cobra.Command {
