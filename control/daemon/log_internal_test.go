@@ -15,7 +15,10 @@ import (
 // The size of the logs is bounded, even if a user removes them or the log cannot be renamed.
 func TestLogIsRotated(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
-	l, err := openLog(home)
+	if _, err := home.Make(home.Logs()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := config.OpenLog(control.DaemonLog(home), maxLog)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/bridge/inference"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/intercept"
 	"osaurus-sandbox/network/policy"
@@ -47,6 +48,10 @@ import (
 // endLimit is how long the guest has to end when the daemon does: what it takes
 // to stop commands, write its disks and power off, on a busy host.
 const endLimit = 45 * time.Second
+
+// maxLog is how large a log grows before it is rotated. With the one before it, that is
+// some hundred thousand lines.
+const maxLog = 8 << 20
 
 // daemon is what Run builds, in the order of its fields.
 type daemon struct {
@@ -95,9 +100,13 @@ func (d *daemon) takeHome(ctx context.Context) (err error) {
 		return err
 	}
 	d.after(d.lock.Release)
-	file, err := openLog(d.Home)
-	if err != nil {
+	if _, err := d.Home.Make(d.Home.Logs()); err != nil {
 		return err
+	}
+	path := control.DaemonLog(d.Home)
+	file, err := config.OpenLog(path, maxLog)
+	if err != nil {
+		return fault.New(fault.Unavailable, "open log", path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
 	d.after(file.Close)
 	var to io.Writer = file
