@@ -16,6 +16,7 @@ import (
 	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"osaurus-sandbox/internal/subnet"
@@ -67,21 +68,19 @@ type Counters struct {
 }
 
 // Endpoint implements stack.LinkEndpoint. It is point to point: nothing is resolved, and only IPv4
-// passes.
+// passes. Of the embedded endpoint it has what packets are delivered to and how they look, but not its queue.
 type Endpoint struct {
-	file          *os.File
-	raw           syscall.RawConn
-	local, peer   tcpip.LinkAddress
-	source        func(netip.Addr) bool
-	receiver      receiver
-	senders       sync.Pool // of *sender
-	acks          acks
-	stuck         atomic.Bool
-	started, done chan struct{}
-
-	mu         sync.RWMutex
-	dispatcher stack.NetworkDispatcher
-	onClose    func()
+	*channel.Endpoint
+	file     *os.File
+	raw      syscall.RawConn
+	peer     tcpip.LinkAddress
+	source   func(netip.Addr) bool
+	receiver receiver
+	senders  sync.Pool // of *sender
+	acks     acks
+	stuck    atomic.Bool
+	start    sync.Once     // begins to read
+	done     chan struct{} // it has ended
 
 	in, out, alien, spoofed, dropped atomic.Uint64
 }
@@ -93,10 +92,11 @@ func New(file *os.File, o Options) (*Endpoint, error) {
 		return nil, err
 	}
 	e := &Endpoint{
-		file: file, raw: raw, source: o.Source,
-		local: tcpip.LinkAddress(o.Local), peer: tcpip.LinkAddress(o.Peer),
-		started: make(chan struct{}), done: make(chan struct{}),
+		Endpoint: channel.New(0, subnet.MTU, tcpip.LinkAddress(o.Local)),
+		file:     file, raw: raw, source: o.Source, peer: tcpip.LinkAddress(o.Peer), done: make(chan struct{}),
 	}
+	// A socket does not damage checksums. The stack cuts its segments last, which is cheaper.
+	e.LinkEPCapabilities, e.SupportedGSOKind = stack.CapabilityRXChecksumOffload, stack.GVisorGSOSupported
 	e.receiver.init()
 	e.senders.New = func() any { return new(sender) }
 	e.acks = acks{held: map[flow]*stack.PacketBuffer{}, send: func(pkts []*stack.PacketBuffer) { _, _ = e.write(pkts) }}
@@ -108,79 +108,33 @@ func (e *Endpoint) Counters() Counters {
 	return Counters{e.in.Load(), e.out.Load(), e.alien.Load(), e.spoofed.Load(), e.dropped.Load()}
 }
 
-func (e *Endpoint) MTU() uint32                             { return subnet.MTU }
-func (e *Endpoint) SetMTU(uint32)                           {}
-func (e *Endpoint) MaxHeaderLength() uint16                 { return header.EthernetMinimumSize }
-func (e *Endpoint) LinkAddress() tcpip.LinkAddress          { return e.local }
-func (e *Endpoint) SetLinkAddress(tcpip.LinkAddress)        {}
-func (e *Endpoint) ARPHardwareType() header.ARPHardwareType { return header.ARPHardwareEther }
-func (e *Endpoint) ParseHeader(*stack.PacketBuffer) bool    { return true }
+// MaxHeaderLength implements stack.LinkEndpoint.
+func (e *Endpoint) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
 
-// GSOMaxSize and SupportedGSO let the stack cut its segments last, which is cheaper.
-func (e *Endpoint) GSOMaxSize() uint32               { return stack.GVisorGSOMaxSize }
-func (e *Endpoint) SupportedGSO() stack.SupportedGSO { return stack.GVisorGSOSupported }
-
-// Capabilities says that checksums of received packets need no check: a socket does not damage them.
-func (e *Endpoint) Capabilities() stack.LinkEndpointCapabilities {
-	return stack.CapabilityRXChecksumOffload
-}
-
-// SetOnCloseAction implements stack.LinkEndpoint.
-func (e *Endpoint) SetOnCloseAction(f func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.onClose = f
-}
+// GSOMaxSize implements stack.GSOEndpoint.
+func (e *Endpoint) GSOMaxSize() uint32 { return stack.GVisorGSOMaxSize }
 
 // Close ends the endpoint.
-func (e *Endpoint) Close() {
-	_ = e.file.Close()
-	e.mu.Lock()
-	f := e.onClose
-	e.onClose = nil
-	e.mu.Unlock()
-	if f != nil {
-		f()
-	}
-}
+func (e *Endpoint) Close() { _ = e.file.Close() }
 
 // Wait returns when the reading goroutine has ended.
 func (e *Endpoint) Wait() {
-	select {
-	case <-e.started:
-		<-e.done
-	default:
-	}
-}
-
-// IsAttached implements stack.LinkEndpoint.
-func (e *Endpoint) IsAttached() bool { return e.attached() != nil }
-
-func (e *Endpoint) attached() stack.NetworkDispatcher {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.dispatcher
+	e.start.Do(func() { close(e.done) }) // it never began
+	<-e.done
 }
 
 // Attach starts to read.
 func (e *Endpoint) Attach(d stack.NetworkDispatcher) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dispatcher = d
-	select {
-	case <-e.started:
-	default:
-		if d != nil {
-			close(e.started)
-			go e.read()
-		}
+	e.Endpoint.Attach(d)
+	if d != nil {
+		e.start.Do(func() { go e.read() })
 	}
 }
 
 // AddHeader implements stack.LinkEndpoint.
 func (e *Endpoint) AddHeader(pkt *stack.PacketBuffer) {
 	header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize)).Encode(&header.EthernetFields{
-		SrcAddr: e.local, DstAddr: e.peer, Type: pkt.NetworkProtocolNumber,
+		SrcAddr: e.LinkAddress(), DstAddr: e.peer, Type: pkt.NetworkProtocolNumber,
 	})
 }
 
@@ -254,18 +208,17 @@ func (e *Endpoint) read() {
 			time.Sleep(pauseAfterError)
 			continue
 		}
-		d := e.attached()
 		for i := range n {
-			e.deliver(d, e.receiver.frame(i))
+			e.deliver(e.receiver.frame(i))
 		}
 	}
 }
 
 // deliver gives one frame to the stack if this link carries it.
-func (e *Endpoint) deliver(d stack.NetworkDispatcher, frame []byte) {
+func (e *Endpoint) deliver(frame []byte) {
 	const ethernet = header.EthernetMinimumSize
 	if len(frame) < ethernet+header.IPv4MinimumSize || header.Ethernet(frame).Type() != header.IPv4ProtocolNumber ||
-		header.Ethernet(frame).DestinationAddress() != e.local || header.Ethernet(frame).SourceAddress() != e.peer {
+		header.Ethernet(frame).DestinationAddress() != e.LinkAddress() || header.Ethernet(frame).SourceAddress() != e.peer {
 		e.alien.Add(1)
 		return
 	}
@@ -275,11 +228,8 @@ func (e *Endpoint) deliver(d stack.NetworkDispatcher, frame []byte) {
 		return
 	}
 	e.in.Add(1)
-	if d == nil {
-		return
-	}
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(frame[ethernet:])})
 	pkt.NetworkProtocolNumber = header.IPv4ProtocolNumber
-	d.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
+	e.InjectInbound(header.IPv4ProtocolNumber, pkt)
 	pkt.DecRef()
 }

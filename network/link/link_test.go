@@ -204,7 +204,7 @@ func FuzzDeliver(f *testing.F) {
 	e, _, r := open(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := e.Counters()
-		e.deliver(r, data)
+		e.deliver(data)
 		after := e.Counters()
 		if after.In+after.Alien+after.Spoofed != before.In+before.Alien+before.Spoofed+1 {
 			t.Fatalf("counted %+v, then %+v", before, after)
