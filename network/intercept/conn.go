@@ -21,19 +21,6 @@ func (w *watchedConn) Close() error {
 	return w.Conn.Close()
 }
 
-// upstreamConn forgets the connection's context when it is closed.
-type upstreamConn struct {
-	net.Conn
-	forget func() bool
-}
-
-func (u *upstreamConn) CloseWrite() error { return hello.CloseWrite(u.Conn) }
-
-func (u *upstreamConn) Close() error {
-	u.forget()
-	return u.Conn.Close()
-}
-
 // listener accepts one connection, and then waits for its end.
 type listener struct {
 	conn   net.Conn

@@ -214,13 +214,6 @@ func (p *proxy) upstream(major int) *http.Transport {
 	return p.transport
 }
 
-// dial connects to the upstream address. The connection ends with the client's, not with the request
-// that needed it first.
-func (p *proxy) dial(context.Context, string, string) (net.Conn, error) {
-	conn, err := p.Dial(p.ctx)
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(p.ctx, func() { conn.Close() })
-	return &upstreamConn{conn, stop}, nil
-}
+// dial connects to the upstream address, for the client's connection and not only for the request that needs it
+// first. When that ends, its requests do, and what is idle is closed.
+func (p *proxy) dial(context.Context, string, string) (net.Conn, error) { return p.Dial(p.ctx) }
