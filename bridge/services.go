@@ -63,11 +63,8 @@ type Inference interface {
 	Chat(ctx context.Context, who Caller, chat Chat, tell func(part string) error) (answer string, err error)
 }
 
-// Chat is a question to a model.
-type Chat struct {
-	Model    string // empty or "default": the model of the settings
-	Messages []ChatMessage
-}
+// Chat is a question to a model. An empty name or "default" is the model of the settings.
+type Chat = wire.Chat
 
 // ChatMessage is one turn of a chat.
 type ChatMessage = wire.ChatMessage

@@ -38,11 +38,11 @@ type Broker struct {
 
 	mu      sync.Mutex // held for moments only
 	waiting []*waiting // the oldest first
-	ended   []Prompt   // the last ones, the oldest first
+	ended   []*waiting // the last ones, the oldest first
 	changed notify.Notifier
 }
 
-// waiting is a prompt that waits. Broker.mu guards its state.
+// waiting is a prompt that waits or has ended. Broker.mu guards its state.
 type waiting struct {
 	Prompt
 	turn chan struct{} // holds a token: the right to end it
@@ -162,9 +162,9 @@ func (b *Broker) Cancel(ctx context.Context, id ID, by machine.Cause) (Prompt, b
 
 // settle ends a prompt, unless it has ended or keep fails, which may be nil.
 func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, keep func(context.Context, *waiting) error) (Prompt, bool, error) {
-	w, ended, err := b.find(id)
-	if err != nil || w == nil {
-		return ended, false, err
+	w, err := b.find(id)
+	if err != nil {
+		return Prompt{}, false, err
 	}
 	select {
 	case <-w.turn:
@@ -199,7 +199,7 @@ func (b *Broker) finish(w *waiting, to State, cause string) {
 	defer b.mu.Unlock()
 	w.State, w.Cause, w.Ended = to, cause, time.Now().UTC()
 	b.waiting = slices.DeleteFunc(b.waiting, func(other *waiting) bool { return other == w })
-	b.ended = append(b.ended, w.Prompt)
+	b.ended = append(b.ended, w)
 	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
 	b.changed.Notify()
 	b.note(w.Prompt)
@@ -225,7 +225,7 @@ func (b *Broker) List() []Prompt {
 func (b *Broker) Ended() []Prompt {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.ended)
+	return promptsOf(b.ended)
 }
 
 // Watch yields the prompts that wait, now and after each change, until the context or the
@@ -251,36 +251,35 @@ func (b *Broker) Watch(ctx context.Context) iter.Seq[[]Prompt] {
 func (b *Broker) look() (list []Prompt, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, w := range b.waiting {
-		list = append(list, w.Prompt)
+	return promptsOf(b.waiting), b.changed.Next()
+}
+
+func promptsOf(list []*waiting) (prompts []Prompt) {
+	for _, w := range list {
+		prompts = append(prompts, w.Prompt)
 	}
-	return list, b.changed.Next()
+	return prompts
 }
 
 // Get returns a prompt.
 func (b *Broker) Get(id ID) (Prompt, error) {
-	w, p, err := b.find(id)
-	if w != nil {
-		p = b.now(w)
+	w, err := b.find(id)
+	if err != nil {
+		return Prompt{}, err
 	}
-	return p, err
+	return b.now(w), nil
 }
 
 // find finds a prompt that waits, or one that has ended.
-func (b *Broker) find(id ID) (*waiting, Prompt, error) {
+func (b *Broker) find(id ID) (*waiting, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, w := range b.waiting {
+	for _, w := range slices.Concat(b.waiting, b.ended) {
 		if w.ID == id {
-			return w, Prompt{}, nil
+			return w, nil
 		}
 	}
-	for _, p := range b.ended {
-		if p.ID == id {
-			return nil, p, nil
-		}
-	}
-	return nil, Prompt{}, fault.Newf(fault.NotFound, "find prompt", string(id), "there is none").Advise("See `osaurus-sandbox prompt list`.")
+	return nil, fault.Newf(fault.NotFound, "find prompt", string(id), "there is none").Advise("See `osaurus-sandbox prompt list`.")
 }
 
 func (b *Broker) now(w *waiting) Prompt {
