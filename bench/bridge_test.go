@@ -103,8 +103,8 @@ func newAskWorld(b *testing.B) *askWorld {
 	}
 	bridged := bridgetest.New(b)
 	g, err := boot.Boot(b.Context(), boot.Spec{
-		Driver: &qemu.Driver{}, Image: lab.Image(b, lab.DebianPack(b)), Name: "bench", Hostname: "bench", CPUs: cpus, Memory: memoryMB << 20,
-		DataDisk: data, ConsoleLog: filepath.Join(dir, "console.log"), Bridge: bridged.Server,
+		Driver: &qemu.Driver{}, Image: lab.Image(b, lab.DebianPack(b)), Hostname: "bench", Bridge: bridged.Server,
+		Config: vm.Config{Name: "bench", CPUs: cpus, Memory: memoryMB << 20, Disks: []vm.Disk{{Path: data}}, ConsoleLog: filepath.Join(dir, "console.log")},
 		Shares: []boot.Share{{Share: vm.Share{Tag: "workspace", Path: workspace, Ownership: vm.OwnershipSubtree, Subtrees: &folders}, MountPoint: "/workspace"}},
 	})
 	if err != nil {

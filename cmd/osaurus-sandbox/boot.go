@@ -122,8 +122,8 @@ const shareRoot = "/mnt"
 // spec returns the machine for the flags and settings, without its image and files.
 func (f bootFlags) spec(s config.Settings) (boot.Spec, error) {
 	spec := boot.Spec{
-		Driver: driver(), Name: fmt.Sprintf("boot-%d", os.Getpid()), Hostname: "sandbox",
-		CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30,
+		Driver: driver(), Hostname: "sandbox",
+		Config: vm.Config{Name: fmt.Sprintf("boot-%d", os.Getpid()), CPUs: cmp.Or(f.cpus, s.CPUs), Memory: int64(s.MemoryGB) << 30},
 	}
 	if f.network {
 		spec.Network = boot.OpenNetwork(s.NetworkRules...)

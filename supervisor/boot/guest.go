@@ -44,15 +44,11 @@ type Spec struct {
 	Driver vm.Driver
 	Image  image.Image
 
-	// Name is shown in process lists and errors; Hostname is the guest's own.
-	Name, Hostname string
-	CPUs           int
-	Memory         int64 // bytes
-	// DataDisk is the image file for what the guest changes outside its shares.
-	// Without one, all of that is gone when the machine ends.
-	DataDisk   string
-	Shares     []Share
-	ConsoleLog string // as in vm.Config
+	// Config is the machine without what Boot takes from the image. Its disk, if there is one, is for what the guest
+	// changes outside its shares, which is gone when the machine ends without one.
+	vm.Config
+	Hostname string // the guest's own
+	Shares   []Share
 	// Network configures the gateway. Without it, the guest has no network.
 	Network *network.Options
 	// Bridge answers requests of programs in the guest. It may be nil.
@@ -237,15 +233,9 @@ func (g *Guest) Close() error {
 }
 
 func (s Spec) machineConfig() vm.Config {
-	c := vm.Config{
-		Name: s.Name, Arch: s.Image.Arch, CPUs: s.CPUs, Memory: s.Memory,
-		Kernel: s.Image.Kernel, Initrd: s.Image.Initrd,
-		Disks:      []vm.Disk{{Path: s.Image.Base, ReadOnly: true}},
-		ConsoleLog: s.ConsoleLog,
-	}
-	if s.DataDisk != "" {
-		c.Disks = append(c.Disks, vm.Disk{Path: s.DataDisk})
-	}
+	c := s.Config
+	c.Arch, c.Kernel, c.Initrd = s.Image.Arch, s.Image.Kernel, s.Image.Initrd
+	c.Disks = append([]vm.Disk{{Path: s.Image.Base, ReadOnly: true}}, c.Disks...)
 	for _, share := range s.Shares {
 		c.Shares = append(c.Shares, share.Share)
 	}

@@ -74,14 +74,16 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 		common = vm.OwnershipAsker // the server of macOS has no other
 	}
 	spec := Spec{
-		Driver: s.driver, Image: s.ready.image, Name: name, Hostname: name,
-		CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, DataDisk: s.home.DataDisk(),
+		Driver: s.driver, Image: s.ready.image, Hostname: name, Bridge: s.bridge,
+		Config: vm.Config{
+			Name: name, CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, Disks: []vm.Disk{{Path: s.home.DataDisk()}},
+			ConsoleLog: filepath.Join(logs, "console.log"),
+		},
 		Shares: []Share{
 			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree}, MountPoint: workspaceMount},
 			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree}, MountPoint: sharedMount},
 			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: common, MinFree: MinFree}, MountPoint: outputMount},
 		},
-		ConsoleLog: filepath.Join(logs, "console.log"), Bridge: s.bridge,
 	}
 	if set.Network == config.NetworkOutbound {
 		spec.Network = &s.network

@@ -111,8 +111,10 @@ func (b ToolboxBuilder) build(ctx context.Context, bare image.Image, branch, dir
 	}
 	meter := report.Start("boot builder", 0, 0)
 	g, err := Boot(ctx, Spec{
-		Driver: b.Driver, Image: bare, Name: "builder", Hostname: "builder", CPUs: builderCPUs, Memory: builderMemory,
-		DataDisk: data, Network: OpenNetwork(mirrorRules(b.Mirrors)...), ConsoleLog: filepath.Join(work, "console.log"),
+		Driver: b.Driver, Image: bare, Hostname: "builder", Network: OpenNetwork(mirrorRules(b.Mirrors)...),
+		Config: vm.Config{
+			Name: "builder", CPUs: builderCPUs, Memory: builderMemory, Disks: []vm.Disk{{Path: data}}, ConsoleLog: filepath.Join(work, "console.log"),
+		},
 	})
 	meter.Finish()
 	if err != nil {

@@ -213,8 +213,8 @@ func tampered(t *testing.T, r *packagestest.APK, b boot.ToolboxBuilder, p pack.P
 // bootImage boots an image until the test ends and returns a function that runs commands in it.
 func bootImage(t *testing.T, i image.Image) (run func(command string) string) {
 	t.Helper()
-	g, err := boot.Boot(t.Context(), boot.Spec{Driver: &qemu.Driver{}, Image: i, Name: "built", CPUs: 2, Memory: 512 << 20,
-		ConsoleLog: filepath.Join(t.TempDir(), "console.log")})
+	g, err := boot.Boot(t.Context(), boot.Spec{Driver: &qemu.Driver{}, Image: i,
+		Config: vm.Config{Name: "built", CPUs: 2, Memory: 512 << 20, ConsoleLog: filepath.Join(t.TempDir(), "console.log")}})
 	if err != nil {
 		t.Fatal(err)
 	}
