@@ -27,11 +27,10 @@ type Process struct {
 // Usage asks running guests for the usage of an agent, or of all agents if
 // ref is empty, sorted by name. Running reports whether there is a guest.
 func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running bool, err error) {
-	users := a.users()
-	running, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser) error {
+	running, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser, of map[config.LinuxUser]Agent) error {
 		rooms, err := l.RoomUsages(ctx, user)
 		for _, room := range rooms {
-			if agent, known := users[config.LinuxUser(room.User)]; known && (user == "" || user == agent.User) {
+			if agent, known := of[config.LinuxUser(room.User)]; known {
 				list = append(list, Usage{agent, room})
 			}
 		}
@@ -45,12 +44,11 @@ func (a *Agents) Usage(ctx context.Context, ref string) (list []Usage, running b
 // ref is empty, sorted by name and process id. More reports whether some are
 // missing.
 func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, more bool, err error) {
-	users := a.users()
-	_, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser) error {
+	_, err = a.ask(ref, func(l *machine.Lease, user config.LinuxUser, of map[config.LinuxUser]Agent) error {
 		processes, truncated, err := l.RoomProcesses(ctx, user, "")
 		more = more || truncated
 		for _, p := range processes {
-			if agent, known := users[config.LinuxUser(p.User)]; known && (user == "" || user == agent.User) {
+			if agent, known := of[config.LinuxUser(p.User)]; known {
 				p.Command = a.Redacted(agent).Clipped(p.Command)
 				list = append(list, Process{agent, p})
 			}
@@ -66,13 +64,13 @@ func (a *Agents) Processes(ctx context.Context, ref string) (list []Process, mor
 // Opened lists the processes of an agent that have files in a folder of its room open, or work in a
 // folder there. Without a running guest there are none. Paths are relative to the folder.
 func (a *Agents) Opened(ctx context.Context, agent Agent, folder string) (list []engine.RoomProcess, err error) {
-	_, err = a.ask(string(agent.ID), func(l *machine.Lease, user config.LinuxUser) error {
+	_, err = a.ask(string(agent.ID), func(l *machine.Lease, user config.LinuxUser, of map[config.LinuxUser]Agent) error {
 		processes, _, err := l.RoomProcesses(ctx, user, folder)
 		for _, p := range processes {
 			for i, path := range p.Open {
 				p.Open[i] = strings.TrimPrefix(strings.TrimPrefix(path, folder), "/")
 			}
-			if p.User == string(user) && len(p.Open) > 0 {
+			if _, known := of[config.LinuxUser(p.User)]; known && len(p.Open) > 0 {
 				p.Command = a.Redacted(agent).Clipped(p.Command)
 				list = append(list, p)
 			}
@@ -83,16 +81,20 @@ func (a *Agents) Opened(ctx context.Context, agent Agent, folder string) (list [
 }
 
 // ask asks the running guest of an agent about its user, or all running guests about all users if
-// ref is empty. It reports whether a guest runs.
-func (a *Agents) ask(ref string, question func(l *machine.Lease, user config.LinuxUser) error) (running bool, err error) {
+// ref is empty. The answers count for the agents by their users. It reports whether a guest runs.
+func (a *Agents) ask(ref string, question func(l *machine.Lease, user config.LinuxUser, of map[config.LinuxUser]Agent) error) (running bool, err error) {
 	var user config.LinuxUser
-	machines := a.Machines.All()
+	agents, machines := a.List(), a.Machines.All()
 	if ref != "" {
 		agent, err := a.Get(ref)
 		if err != nil {
 			return false, err
 		}
-		user, machines = agent.User, []*machine.Machine{a.Machines.For(agent.ID)}
+		user, agents, machines = agent.User, []Agent{agent}, []*machine.Machine{a.Machines.For(agent.ID)}
+	}
+	of := map[config.LinuxUser]Agent{}
+	for _, agent := range agents {
+		of[agent.User] = agent
 	}
 	for _, vm := range machines {
 		l, ok := vm.Peek()
@@ -100,20 +102,11 @@ func (a *Agents) ask(ref string, question func(l *machine.Lease, user config.Lin
 			continue
 		}
 		running = true
-		err := question(l, user)
+		err := question(l, user, of)
 		l.Release()
 		if noRoom := user != "" && fault.KindOf(err) == fault.NotFound; err != nil && !noRoom {
 			return true, err
 		}
 	}
 	return running, nil
-}
-
-// users returns the agents by their Linux users.
-func (a *Agents) users() map[config.LinuxUser]Agent {
-	users := map[config.LinuxUser]Agent{}
-	for _, agent := range a.List() {
-		users[agent.User] = agent
-	}
-	return users
 }
