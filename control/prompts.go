@@ -45,36 +45,13 @@ func (s promptService) Watch(ctx context.Context, _ *controlpb.WatchPromptsReque
 	return ctx.Err()
 }
 
-// Answer answers a prompt.
+// Answer answers or cancels a prompt. The audit has the choice if there is one.
 func (s promptService) Answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error) {
-	answer, err := s.answer(ctx, r)
+	end, err := s.ending(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return s.settle(ctx, "prompt.answer", r.Id, r.Choice, answer)
-}
-
-// answer returns what answers a prompt of the kind that the request is for.
-func (s promptService) answer(ctx context.Context, r *controlpb.AnswerPromptRequest) (func(prompts.ID) (prompts.Prompt, bool, error), error) {
-	by := callerOf(ctx).cause()
-	if r.Choice != "" {
-		choice, err := prompts.ParseChoice(r.Choice)
-		return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Choose(ctx, id, choice, by) }, err
-	}
-	value, err := secrets.ParseValue(r.Value)
-	return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Answer(ctx, id, value, by) }, err
-}
-
-// Cancel cancels a prompt.
-func (s promptService) Cancel(ctx context.Context, r *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error) {
-	return s.settle(ctx, "prompt.cancel", r.Id, "", func(id prompts.ID) (prompts.Prompt, bool, error) {
-		return s.Prompts.Cancel(ctx, id, callerOf(ctx).cause())
-	})
-}
-
-// settle ends a prompt and audits it, with the choice if there is one.
-func (s promptService) settle(ctx context.Context, action, text, choice string, do func(prompts.ID) (prompts.Prompt, bool, error)) (*controlpb.PromptResponse, error) {
-	id, err := prompts.ParseID(text)
+	id, err := prompts.ParseID(r.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +59,29 @@ func (s promptService) settle(ctx context.Context, action, text, choice string, 
 	if err != nil {
 		return nil, err
 	}
-	n := note{action: action, subject: string(id) + ": " + was.Subject(), detail: choice, strict: action == "prompt.answer"}
+	n := note{action: "prompt.answer", subject: string(id) + ": " + was.Subject(), detail: r.Choice, strict: !r.Cancel}
+	if r.Cancel {
+		n.action = "prompt.cancel"
+	}
 	if agent, err := s.Agents.Get(string(was.Secret.Agent)); err == nil {
 		n.agent = agent.Name
 	}
 	return answered(ctx, s.service, n, func() (*controlpb.PromptResponse, error) {
-		p, taken, err := do(id)
+		p, taken, err := end(id)
 		return &controlpb.PromptResponse{Taken: taken, Prompt: promptProto(p)}, err
 	})
+}
+
+// ending returns what ends a prompt as a request says.
+func (s promptService) ending(ctx context.Context, r *controlpb.AnswerPromptRequest) (func(prompts.ID) (prompts.Prompt, bool, error), error) {
+	by := callerOf(ctx).cause()
+	switch {
+	case r.Cancel:
+		return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Cancel(ctx, id, by) }, nil
+	case r.Choice != "":
+		choice, err := prompts.ParseChoice(r.Choice)
+		return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Choose(ctx, id, choice, by) }, err
+	}
+	value, err := secrets.ParseValue(r.Value)
+	return func(id prompts.ID) (prompts.Prompt, bool, error) { return s.Prompts.Answer(ctx, id, value, by) }, err
 }

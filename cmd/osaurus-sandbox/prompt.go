@@ -137,7 +137,7 @@ func findPrompt(ctx context.Context, client *control.Client, id string) (*contro
 
 func newPromptCancel() *cobra.Command {
 	return daemonCommand("cancel PROMPT", func(ctx context.Context, c *call) error {
-		r, err := c.Prompts.Cancel(ctx, &controlpb.CancelPromptRequest{Id: c.args[0]})
+		r, err := c.Prompts.Answer(ctx, &controlpb.AnswerPromptRequest{Id: c.args[0], Cancel: true})
 		// Cancelling twice is not an error.
 		return replySettled(c, "cancelled", r.GetTaken() || r.GetPrompt().GetState() == "cancelled", r.GetPrompt(), err)
 	})

@@ -340,6 +340,7 @@ type AnswerPromptRequest struct {
 	// Of a prompt of kind network: once, session (until the daemon ends), always
 	// (adds a rule), no, or never (adds a rule). Of kind folder or review: yes or no.
 	Choice        string `protobuf:"bytes,3,opt,name=choice,proto3" json:"choice,omitempty"`
+	Cancel        bool   `protobuf:"varint,4,opt,name=cancel,proto3" json:"cancel,omitempty"` // refuse instead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +396,13 @@ func (x *AnswerPromptRequest) GetChoice() string {
 	return ""
 }
 
+func (x *AnswerPromptRequest) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
 type PromptResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether this answer ended the prompt. If not, it was dropped, and the prompt says how it ended.
@@ -448,50 +456,6 @@ func (x *PromptResponse) GetPrompt() *Prompt {
 	return nil
 }
 
-type CancelPromptRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CancelPromptRequest) Reset() {
-	*x = CancelPromptRequest{}
-	mi := &file_prompts_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CancelPromptRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CancelPromptRequest) ProtoMessage() {}
-
-func (x *CancelPromptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_prompts_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CancelPromptRequest.ProtoReflect.Descriptor instead.
-func (*CancelPromptRequest) Descriptor() ([]byte, []int) {
-	return file_prompts_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *CancelPromptRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
 var File_prompts_proto protoreflect.FileDescriptor
 
 const file_prompts_proto_rawDesc = "" +
@@ -518,21 +482,19 @@ const file_prompts_proto_rawDesc = "" +
 	"\aprompts\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PromptR\aprompts\"\x15\n" +
 	"\x13WatchPromptsRequest\"L\n" +
 	"\x14WatchPromptsResponse\x124\n" +
-	"\aprompts\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PromptR\aprompts\"S\n" +
+	"\aprompts\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PromptR\aprompts\"k\n" +
 	"\x13AnswerPromptRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
-	"\x06choice\x18\x03 \x01(\tR\x06choice\"Z\n" +
+	"\x06choice\x18\x03 \x01(\tR\x06choice\x12\x16\n" +
+	"\x06cancel\x18\x04 \x01(\bR\x06cancel\"Z\n" +
 	"\x0ePromptResponse\x12\x14\n" +
 	"\x05taken\x18\x01 \x01(\bR\x05taken\x122\n" +
-	"\x06prompt\x18\x02 \x01(\v2\x1a.osaurus.control.v1.PromptR\x06prompt\"%\n" +
-	"\x13CancelPromptRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id2\xee\x02\n" +
+	"\x06prompt\x18\x02 \x01(\v2\x1a.osaurus.control.v1.PromptR\x06prompt2\x97\x02\n" +
 	"\aPrompts\x12W\n" +
 	"\x04List\x12&.osaurus.control.v1.ListPromptsRequest\x1a'.osaurus.control.v1.ListPromptsResponse\x12\\\n" +
 	"\x05Watch\x12'.osaurus.control.v1.WatchPromptsRequest\x1a(.osaurus.control.v1.WatchPromptsResponse0\x01\x12U\n" +
-	"\x06Answer\x12'.osaurus.control.v1.AnswerPromptRequest\x1a\".osaurus.control.v1.PromptResponse\x12U\n" +
-	"\x06Cancel\x12'.osaurus.control.v1.CancelPromptRequest\x1a\".osaurus.control.v1.PromptResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
+	"\x06Answer\x12'.osaurus.control.v1.AnswerPromptRequest\x1a\".osaurus.control.v1.PromptResponseB#Z!osaurus-sandbox/control/controlpbb\x06proto3"
 
 var (
 	file_prompts_proto_rawDescOnce sync.Once
@@ -546,7 +508,7 @@ func file_prompts_proto_rawDescGZIP() []byte {
 	return file_prompts_proto_rawDescData
 }
 
-var file_prompts_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_prompts_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_prompts_proto_goTypes = []any{
 	(*Prompt)(nil),                // 0: osaurus.control.v1.Prompt
 	(*ListPromptsRequest)(nil),    // 1: osaurus.control.v1.ListPromptsRequest
@@ -555,29 +517,26 @@ var file_prompts_proto_goTypes = []any{
 	(*WatchPromptsResponse)(nil),  // 4: osaurus.control.v1.WatchPromptsResponse
 	(*AnswerPromptRequest)(nil),   // 5: osaurus.control.v1.AnswerPromptRequest
 	(*PromptResponse)(nil),        // 6: osaurus.control.v1.PromptResponse
-	(*CancelPromptRequest)(nil),   // 7: osaurus.control.v1.CancelPromptRequest
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_prompts_proto_depIdxs = []int32{
-	8,  // 0: osaurus.control.v1.Prompt.asked:type_name -> google.protobuf.Timestamp
-	8,  // 1: osaurus.control.v1.Prompt.deadline:type_name -> google.protobuf.Timestamp
-	8,  // 2: osaurus.control.v1.Prompt.ended:type_name -> google.protobuf.Timestamp
-	0,  // 3: osaurus.control.v1.ListPromptsResponse.prompts:type_name -> osaurus.control.v1.Prompt
-	0,  // 4: osaurus.control.v1.WatchPromptsResponse.prompts:type_name -> osaurus.control.v1.Prompt
-	0,  // 5: osaurus.control.v1.PromptResponse.prompt:type_name -> osaurus.control.v1.Prompt
-	1,  // 6: osaurus.control.v1.Prompts.List:input_type -> osaurus.control.v1.ListPromptsRequest
-	3,  // 7: osaurus.control.v1.Prompts.Watch:input_type -> osaurus.control.v1.WatchPromptsRequest
-	5,  // 8: osaurus.control.v1.Prompts.Answer:input_type -> osaurus.control.v1.AnswerPromptRequest
-	7,  // 9: osaurus.control.v1.Prompts.Cancel:input_type -> osaurus.control.v1.CancelPromptRequest
-	2,  // 10: osaurus.control.v1.Prompts.List:output_type -> osaurus.control.v1.ListPromptsResponse
-	4,  // 11: osaurus.control.v1.Prompts.Watch:output_type -> osaurus.control.v1.WatchPromptsResponse
-	6,  // 12: osaurus.control.v1.Prompts.Answer:output_type -> osaurus.control.v1.PromptResponse
-	6,  // 13: osaurus.control.v1.Prompts.Cancel:output_type -> osaurus.control.v1.PromptResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	7, // 0: osaurus.control.v1.Prompt.asked:type_name -> google.protobuf.Timestamp
+	7, // 1: osaurus.control.v1.Prompt.deadline:type_name -> google.protobuf.Timestamp
+	7, // 2: osaurus.control.v1.Prompt.ended:type_name -> google.protobuf.Timestamp
+	0, // 3: osaurus.control.v1.ListPromptsResponse.prompts:type_name -> osaurus.control.v1.Prompt
+	0, // 4: osaurus.control.v1.WatchPromptsResponse.prompts:type_name -> osaurus.control.v1.Prompt
+	0, // 5: osaurus.control.v1.PromptResponse.prompt:type_name -> osaurus.control.v1.Prompt
+	1, // 6: osaurus.control.v1.Prompts.List:input_type -> osaurus.control.v1.ListPromptsRequest
+	3, // 7: osaurus.control.v1.Prompts.Watch:input_type -> osaurus.control.v1.WatchPromptsRequest
+	5, // 8: osaurus.control.v1.Prompts.Answer:input_type -> osaurus.control.v1.AnswerPromptRequest
+	2, // 9: osaurus.control.v1.Prompts.List:output_type -> osaurus.control.v1.ListPromptsResponse
+	4, // 10: osaurus.control.v1.Prompts.Watch:output_type -> osaurus.control.v1.WatchPromptsResponse
+	6, // 11: osaurus.control.v1.Prompts.Answer:output_type -> osaurus.control.v1.PromptResponse
+	9, // [9:12] is the sub-list for method output_type
+	6, // [6:9] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_prompts_proto_init() }
@@ -591,7 +550,7 @@ func file_prompts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_prompts_proto_rawDesc), len(file_prompts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -270,7 +270,7 @@ func TestS05SecretIsAsked(t *testing.T) {
 	}
 
 	second := ask("NO")
-	if _, err := client.Prompts.Cancel(t.Context(), &controlpb.CancelPromptRequest{Id: next("NO").Id}); err != nil {
+	if _, err := client.Prompts.Answer(t.Context(), &controlpb.AnswerPromptRequest{Id: next("NO").Id, Cancel: true}); err != nil {
 		t.Error(err)
 	}
 	if err := <-second; fault.KindOf(err) != fault.UserDenied {

@@ -42,8 +42,6 @@ const (
 	PromptsWatchProcedure = "/osaurus.control.v1.Prompts/Watch"
 	// PromptsAnswerProcedure is the fully-qualified name of the Prompts's Answer RPC.
 	PromptsAnswerProcedure = "/osaurus.control.v1.Prompts/Answer"
-	// PromptsCancelProcedure is the fully-qualified name of the Prompts's Cancel RPC.
-	PromptsCancelProcedure = "/osaurus.control.v1.Prompts/Cancel"
 )
 
 // PromptsClient is a client for the osaurus.control.v1.Prompts service.
@@ -52,11 +50,9 @@ type PromptsClient interface {
 	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
 	// Watch returns the waiting prompts, oldest first, now and after each change.
 	Watch(context.Context, *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
-	// Answer answers a prompt. A secret goes into the secret store and nowhere else. If it cannot be
+	// Answer answers a prompt, or refuses: the asking program gets user_denied, or no connection this time. A secret goes into the secret store and nowhere else. If it cannot be
 	// stored, or what an answer brings about fails, the prompt keeps waiting.
 	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error)
-	// Cancel refuses: the asking program gets user_denied, or no connection this time.
-	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error)
 }
 
 // NewPromptsClient constructs a client for the osaurus.control.v1.Prompts service. By default, it
@@ -88,12 +84,6 @@ func NewPromptsClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 			connect.WithSchema(promptsMethods.ByName("Answer")),
 			connect.WithClientOptions(opts...),
 		),
-		cancel: connect.NewClient[controlpb.CancelPromptRequest, controlpb.PromptResponse](
-			httpClient,
-			baseURL+PromptsCancelProcedure,
-			connect.WithSchema(promptsMethods.ByName("Cancel")),
-			connect.WithClientOptions(opts...),
-		),
 	}
 }
 
@@ -102,7 +92,6 @@ type promptsClient struct {
 	list   *connect.Client[controlpb.ListPromptsRequest, controlpb.ListPromptsResponse]
 	watch  *connect.Client[controlpb.WatchPromptsRequest, controlpb.WatchPromptsResponse]
 	answer *connect.Client[controlpb.AnswerPromptRequest, controlpb.PromptResponse]
-	cancel *connect.Client[controlpb.CancelPromptRequest, controlpb.PromptResponse]
 }
 
 // List calls osaurus.control.v1.Prompts.List.
@@ -128,26 +117,15 @@ func (c *promptsClient) Answer(ctx context.Context, req *controlpb.AnswerPromptR
 	return nil, err
 }
 
-// Cancel calls osaurus.control.v1.Prompts.Cancel.
-func (c *promptsClient) Cancel(ctx context.Context, req *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error) {
-	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
 // PromptsHandler is an implementation of the osaurus.control.v1.Prompts service.
 type PromptsHandler interface {
 	// List returns the waiting prompts, oldest first, and with ended also the last ones that ended.
 	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
 	// Watch returns the waiting prompts, oldest first, now and after each change.
 	Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error
-	// Answer answers a prompt. A secret goes into the secret store and nowhere else. If it cannot be
+	// Answer answers a prompt, or refuses: the asking program gets user_denied, or no connection this time. A secret goes into the secret store and nowhere else. If it cannot be
 	// stored, or what an answer brings about fails, the prompt keeps waiting.
 	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error)
-	// Cancel refuses: the asking program gets user_denied, or no connection this time.
-	Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error)
 }
 
 // NewPromptsHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -175,12 +153,6 @@ func NewPromptsHandler(svc PromptsHandler, opts ...connect.HandlerOption) (strin
 		connect.WithSchema(promptsMethods.ByName("Answer")),
 		connect.WithHandlerOptions(opts...),
 	)
-	promptsCancelHandler := connect.NewUnaryHandlerSimple(
-		PromptsCancelProcedure,
-		svc.Cancel,
-		connect.WithSchema(promptsMethods.ByName("Cancel")),
-		connect.WithHandlerOptions(opts...),
-	)
 	return "/osaurus.control.v1.Prompts/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PromptsListProcedure:
@@ -189,8 +161,6 @@ func NewPromptsHandler(svc PromptsHandler, opts ...connect.HandlerOption) (strin
 			promptsWatchHandler.ServeHTTP(w, r)
 		case PromptsAnswerProcedure:
 			promptsAnswerHandler.ServeHTTP(w, r)
-		case PromptsCancelProcedure:
-			promptsCancelHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -210,8 +180,4 @@ func (UnimplementedPromptsHandler) Watch(context.Context, *controlpb.WatchPrompt
 
 func (UnimplementedPromptsHandler) Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Answer is not implemented"))
-}
-
-func (UnimplementedPromptsHandler) Cancel(context.Context, *controlpb.CancelPromptRequest) (*controlpb.PromptResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("osaurus.control.v1.Prompts.Cancel is not implemented"))
 }
