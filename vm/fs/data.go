@@ -66,7 +66,7 @@ func (s *session) Read(_ <-chan struct{}, in *fuse.ReadIn, _ []byte) (fuse.ReadR
 
 // readable returns the file of a READ, which the caller must release.
 func (s *session) readable(in *fuse.ReadIn) (*descriptor, error) {
-	if !s.dev.lower {
+	if !s.dev.opts.Lower {
 		h, err := s.handle(in.Fh)
 		if err != nil {
 			return nil, err

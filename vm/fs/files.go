@@ -31,7 +31,7 @@ func openFlags(flags uint32) (host int, writable bool, err error) {
 }
 
 func (s *session) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	if s.dev.lower {
+	if s.dev.opts.Lower {
 		return fuse.ENOSYS
 	}
 	n, err := s.node(in.NodeId)

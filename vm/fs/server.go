@@ -2,6 +2,7 @@ package fs
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -9,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
@@ -54,16 +56,13 @@ type Options struct {
 // Server serves one folder, to one mount at a time.
 type Server struct {
 	share   vm.Share
-	lower   bool
-	files   int
-	log     *slog.Logger
-	wrap    func(fuse.RawFileSystem) fuse.RawFileSystem
+	opts    Options
 	root    *descriptor
 	rules   rules
 	floor   floor
-	memory  budget     // of maxInFlight
-	slow    budget     // of maxSlow
-	serving sync.Mutex // a stream
+	memory  *semaphore.Weighted // of maxInFlight
+	slow    *semaphore.Weighted // of maxSlow
+	serving sync.Mutex          // a stream
 
 	mu     sync.Mutex
 	cur    *session // nil if not mounted
@@ -93,12 +92,8 @@ func New(share vm.Share, opts Options) (*Server, error) {
 	default:
 		return nil, fault.New(fault.Execution, op, share.Path, err).Advise("Share a folder that you may read.")
 	}
-	d := &Server{share: share, lower: opts.Lower, files: max(opts.Files, minFiles), log: opts.Log.With("share", share.Tag), root: newDescriptor(fd)}
-	if d.wrap = opts.Wrap; d.wrap == nil {
-		d.wrap = func(fs fuse.RawFileSystem) fuse.RawFileSystem { return fs }
-	}
-	d.memory.init(maxInFlight)
-	d.slow.init(maxSlow)
+	opts.Files, opts.Log = max(opts.Files, minFiles), opts.Log.With("share", share.Tag)
+	d := &Server{share: share, opts: opts, root: newDescriptor(fd), memory: semaphore.NewWeighted(maxInFlight), slow: semaphore.NewWeighted(maxSlow)}
 	d.floor.min = share.MinFree
 	if d.rules.root, err = identify(d.root); err == nil {
 		err = probe(d.root)
@@ -107,7 +102,7 @@ func New(share vm.Share, opts Options) (*Server, error) {
 		d.root.release()
 		return nil, fault.New(fault.Unavailable, op, share.Path, err).Advise("Use Linux 5.8 or newer, and a sandbox around this program that allows openat2, statx and /proc.")
 	}
-	d.rules.init(d.root, fuse.Owner{Uid: opts.UID, Gid: opts.UID}, share.Subtrees, d.log)
+	d.rules.init(d.root, fuse.Owner{Uid: opts.UID, Gid: opts.UID}, share.Subtrees, opts.Log)
 	return d, nil
 }
 
@@ -195,12 +190,12 @@ func (r Request) Slow() bool { return slow(readHeader(r.Out).op, r.Out) }
 
 // Admit waits until a slow request may be handled. The caller must call done after that.
 func (d *Server) Admit(r Request) (done func()) {
-	size := r.OutLen + r.InLen
-	d.memory.take(size)
-	d.slow.take(1)
+	size := int64(r.OutLen + r.InLen)
+	_ = d.memory.Acquire(context.Background(), size) // a valid request never needs more than all
+	_ = d.slow.Acquire(context.Background(), 1)
 	return func() {
-		d.slow.give(1)
-		d.memory.give(size)
+		d.slow.Release(1)
+		d.memory.Release(size)
 	}
 }
 
@@ -209,15 +204,11 @@ func (d *Server) Handle(r Request) (n int) {
 	h := readHeader(r.Out)
 	defer func() {
 		if p := recover(); p != nil {
-			d.panicked(p)
+			d.opts.Log.Error("a file system request failed badly", "panic", p, "stack", string(debug.Stack()))
 			n = refuse(h, unix.EIO, r.In, r.InLen)
 		}
 	}()
 	return d.serve(h, r.Out, r.OutLen, r.In, r.InLen)
-}
-
-func (d *Server) panicked(r any) {
-	d.log.Error("a file system request failed badly", "panic", r, "stack", string(debug.Stack()))
 }
 
 // serve is handle for plain buffers.
@@ -248,30 +239,4 @@ func (d *Server) serve(h header, request [][]byte, length int, reply [][]byte, s
 	}
 	defer s.requests.Done()
 	return s.do(h, request, reply, space)
-}
-
-// budget is a shared amount that users take and give back.
-type budget struct {
-	mu    sync.Mutex
-	freed sync.Cond
-	left  int
-}
-
-func (b *budget) init(n int) { b.left, b.freed.L = n, &b.mu }
-
-// take waits until n is available. N must not exceed the initial amount.
-func (b *budget) take(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for b.left < n {
-		b.freed.Wait()
-	}
-	b.left -= n
-}
-
-func (b *budget) give(n int) {
-	b.mu.Lock()
-	b.left += n
-	b.mu.Unlock()
-	b.freed.Broadcast()
 }

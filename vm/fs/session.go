@@ -107,13 +107,15 @@ func newSession(d *Server) *session {
 		lastNode:      root.id,
 		nameTTL:       fresh,
 		attrTTL:       fresh,
-		maxPaths:      d.files / 4,
-		maxHandles:    d.files - d.files/4,
+		maxPaths:      d.opts.Files / 4,
+		maxHandles:    d.opts.Files - d.opts.Files/4,
 	}
 	if s.policy != vm.OwnershipSubtree {
 		s.nameTTL, s.attrTTL = 0, barelyFresh
 	}
-	s.files = d.wrap(s)
+	if s.files = s; d.opts.Wrap != nil {
+		s.files = d.opts.Wrap(s)
+	}
 	return s
 }
 

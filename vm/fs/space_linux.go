@@ -44,7 +44,7 @@ func (s *session) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status
 // Lseek implements fuse.RawFileSystem for SEEK_DATA and SEEK_HOLE. The guest's kernel handles the
 // rest.
 func (s *session) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
-	if s.dev.lower {
+	if s.dev.opts.Lower {
 		return fuse.ENOSYS
 	}
 	h, err := s.handle(in.Fh)

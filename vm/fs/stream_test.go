@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/fault"
@@ -231,19 +232,19 @@ func TestSlowRequestsBounded(t *testing.T) {
 	unlink := func(n int) []byte { return message[none](opUnlink, 2, nil, fmt.Sprint(n)) }
 	each := len(unlink(0)) + smallReply
 	for name, tc := range map[string]struct {
-		budget func(*Server) *budget
-		left   int
+		bounded func(*Server) **semaphore.Weighted
+		most    int
 	}{
-		"threads": {func(d *Server) *budget { return &d.slow }, atOnce},
-		"memory":  {func(d *Server) *budget { return &d.memory }, atOnce*each + each - 1},
+		"threads": {func(d *Server) **semaphore.Weighted { return &d.slow }, atOnce},
+		"memory":  {func(d *Server) **semaphore.Weighted { return &d.memory }, atOnce*each + each - 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimited(t, 0, 100)
 			for n := range asked {
 				l.host(fmt.Sprint("home/", n), "")
 			}
-			bounded := tc.budget(l.dev)
-			bounded.left = tc.left
+			bounded := semaphore.NewWeighted(int64(tc.most))
+			*tc.bounded(l.dev) = bounded
 			s := newStream(t, l.dev)
 			l.stream = s
 			l.mount()
@@ -266,15 +267,11 @@ func TestSlowRequestsBounded(t *testing.T) {
 				ask(n)
 			}
 			timetest.Eventually(t, "as many work as may at once, and the others wait", func() bool {
-				return running("fs.(*budget).take") == 1 && running("fs.(*session).Unlink") == atOnce
+				return running("semaphore.(*Weighted).Acquire") == 1 && running("fs.(*session).Unlink") == atOnce
 			})
 			unlock()
 			all.Wait()
-			timetest.Eventually(t, "all is given back", func() bool {
-				bounded.mu.Lock()
-				defer bounded.mu.Unlock()
-				return bounded.left == tc.left
-			})
+			timetest.Eventually(t, "all is given back", func() bool { return bounded.TryAcquire(int64(tc.most)) })
 		})
 	}
 }
