@@ -4,12 +4,13 @@ import (
 	"context"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/events"
 	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/toolhost"
-	"osaurus-sandbox/tools"
 )
 
 // atOnce is how many agents' plugins are looked at together: a guest that has just
@@ -19,15 +20,14 @@ const atOnce = 2
 // watch verifies and repairs plugins whenever a guest has started or answers again.
 type watch struct {
 	*Host
-	over   context.Context // ends with close
-	end    context.CancelFunc
-	work   sync.WaitGroup
-	places chan struct{} // holds a token for each agent that is looked at
+	over context.Context // ends with close
+	end  context.CancelFunc
+	work sync.WaitGroup
 }
 
 // newWatch returns a watch that has begun.
 func newWatch(b *Host) *watch {
-	w := &watch{Host: b, places: make(chan struct{}, atOnce)}
+	w := &watch{Host: b}
 	w.over, w.end = context.WithCancel(context.Background())
 	for _, vm := range b.Tools.Agents.Machines.All() {
 		w.work.Go(func() { w.run(vm) })
@@ -56,28 +56,24 @@ func (b *Host) Note(e events.Event) {
 
 // run looks at the plugins of a machine's agents when a guest has started or answers again.
 func (w *watch) run(vm *machine.Machine) {
+	var looks errgroup.Group
+	looks.SetLimit(atOnce)
+	defer looks.Wait()
 	for was, now := range vm.Watch(w.over) {
 		if now.State != machine.Running || was.State == machine.Running && bootOf(now) == bootOf(was) {
 			continue
 		}
 		for _, agent := range w.Tools.Agents.List() {
-			if w.Tools.Agents.Machines.For(agent.ID) == vm {
-				w.work.Go(func() { w.look(toolhost.AgentOf(agent)) })
+			if w.Tools.Agents.Machines.For(agent.ID) != vm {
+				continue
 			}
+			looks.Go(func() error {
+				select {
+				case <-w.Installer.Look(toolhost.AgentOf(agent)):
+				case <-w.over.Done():
+				}
+				return nil
+			})
 		}
-	}
-}
-
-// look waits for a place, and while an agent's plugins are looked at.
-func (w *watch) look(agent tools.Agent) {
-	select {
-	case w.places <- struct{}{}:
-		defer func() { <-w.places }()
-	case <-w.over.Done():
-		return
-	}
-	select {
-	case <-w.Installer.Look(agent):
-	case <-w.over.Done():
 	}
 }
