@@ -20,8 +20,23 @@ import (
 
 func newAgent() *cobra.Command {
 	return noun("agent",
-		newAgentCreate(), newAgentList(), newAgentShow(), newAgentFork(), newAgentRename(), newAgentSet(), newAgentReset(),
-		newAgentExport(), newAgentImport(), newAgentDelete())
+		newAgentCreate(),
+		daemonCommand("list", func(ctx context.Context, c *call) error {
+			r, err := c.Agents.List(ctx, &controlpb.ListAgentsRequest{})
+			return replyTable(c, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
+				return []any{a.Name, a.User, a.Uid, networkText(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
+			})
+		}),
+		daemonCommand("show AGENT", func(ctx context.Context, c *call) error {
+			r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
+			return reply(c, r.GetAgent(), err, printAgent)
+		}),
+		newAgentFork(),
+		daemonCommand("rename AGENT NAME", func(ctx context.Context, c *call) error {
+			r, err := c.Agents.Rename(ctx, &controlpb.RenameAgentRequest{Agent: c.args[0], Name: c.args[1]})
+			return reply(c, r.GetAgent(), err, printAgent)
+		}),
+		newAgentSet(), newAgentReset(), newAgentExport(), newAgentImport(), newAgentDelete())
 }
 
 func newAgentCreate() *cobra.Command {
@@ -39,29 +54,6 @@ func newAgentCreate() *cobra.Command {
 	},
 		describe(config.DescribeAgent()),
 		withFlag(&id, "id", "the agent's id, a UUID (default a new one)"))
-}
-
-func newAgentList() *cobra.Command {
-	return daemonCommand("list", func(ctx context.Context, c *call) error {
-		r, err := c.Agents.List(ctx, &controlpb.ListAgentsRequest{})
-		return replyTable(c, r, err, "NAME\tUSER\tUID\tNETWORK\tCREATED\tID", r.GetAgents(), func(a *controlpb.Agent) []any {
-			return []any{a.Name, a.User, a.Uid, networkText(a), a.Created.AsTime().Local().Format(time.DateOnly), a.Id}
-		})
-	})
-}
-
-func newAgentShow() *cobra.Command {
-	return daemonCommand("show AGENT", func(ctx context.Context, c *call) error {
-		r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: c.args[0]})
-		return reply(c, r.GetAgent(), err, printAgent)
-	})
-}
-
-func newAgentRename() *cobra.Command {
-	return daemonCommand("rename AGENT NAME", func(ctx context.Context, c *call) error {
-		r, err := c.Agents.Rename(ctx, &controlpb.RenameAgentRequest{Agent: c.args[0], Name: c.args[1]})
-		return reply(c, r.GetAgent(), err, printAgent)
-	})
 }
 
 func newAgentSet() *cobra.Command {

@@ -44,7 +44,18 @@ func byPrefix(kind, text string, length int, list func() ([]string, error)) (str
 }
 
 func newJob() *cobra.Command {
-	return noun("job", newJobStart(), newJobList(), newJobShow(), newJobWait(), newJobKill(), newJobTail())
+	return noun("job", newJobStart(),
+		daemonCommand("list [AGENT]", func(ctx context.Context, c *call) error {
+			r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.arg(0)})
+			return replyTable(c, r, err, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.GetJobs(), func(j *controlpb.Job) []any {
+				return []any{j.Agent, shortID(j.Id), jobState(j), when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command)}
+			})
+		}),
+		daemonCommand("show AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
+			r, err := c.Jobs.Wait(ctx, &controlpb.WaitJobRequest{Agent: agent, Id: id, Timeout: durationpb.New(0)})
+			return reply(c, r.GetJob(), err, printJob)
+		})),
+		newJobWait(), newJobKill(), newJobTail())
 }
 
 func newJobStart() *cobra.Command {
@@ -68,15 +79,6 @@ func newJobStart() *cobra.Command {
 		withFlag(&env, "env", "set an environment variable, as NAME=value"),
 		withFlag(&secrets, "secret", "put this secret of the agent into the environment"),
 		withFlag(&label, "label", "a name for the job"))
-}
-
-func newJobList() *cobra.Command {
-	return daemonCommand("list [AGENT]", func(ctx context.Context, c *call) error {
-		r, err := c.Jobs.List(ctx, &controlpb.ListJobsRequest{Agent: c.arg(0)})
-		return replyTable(c, r, err, "AGENT\tJOB\tSTATE\tSTARTED\tOUTPUT\tCOMMAND", r.GetJobs(), func(j *controlpb.Job) []any {
-			return []any{j.Agent, shortID(j.Id), jobState(j), when(j.Started), bytesText(j.Written), cmp.Or(j.Label, j.Command)}
-		})
-	})
 }
 
 // jobState describes the state of a job in a few words.
@@ -136,13 +138,6 @@ func printJob(w io.Writer, j *controlpb.Job) error {
 	table.field("output", output)
 	table.field("log in the room", j.LogFile)
 	return table.Flush()
-}
-
-func newJobShow() *cobra.Command {
-	return daemonCommand("show AGENT JOB", withJob(func(ctx context.Context, c *call, agent, id string) error {
-		r, err := c.Jobs.Wait(ctx, &controlpb.WaitJobRequest{Agent: agent, Id: id, Timeout: durationpb.New(0)})
-		return reply(c, r.GetJob(), err, printJob)
-	}))
 }
 
 func newJobWait() *cobra.Command {
