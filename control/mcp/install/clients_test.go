@@ -58,6 +58,7 @@ var files = []struct{ name, client, before, after string }{
 		"{\n  \"mcpServers\": {\n    \"osaurus-sandbox\": {\n      \"command\": \"s\",\n      \"args\": [\n        \"mcp\"\n      ]\n    }\n  },\r\n  \"theme\": \"dark\" // night\r\n}\r\n"},
 	{"comments and a comma at the end", "zed", "// Mine.\n{\n  \"context_servers\": {\n    \"x\": { \"command\": \"x\" }, // the first\n    // no more\n  },\n  /* the end */\n}\n",
 		"// Mine.\n{\n  \"context_servers\": {\n    \"osaurus-sandbox\": {\n      \"source\": \"custom\",\n      \"command\": \"s\",\n      \"args\": [\n        \"mcp\"\n      ],\n      \"env\": {}\n    },\n    \"x\": { \"command\": \"x\" }, // the first\n    // no more\n  },\n  /* the end */\n}\n"},
+	{"comments at the beginning", "zed", "{\n  \"context_servers\": { // sorted\n    // of x\n    \"x\": {}\n  }\n}\n", ""},
 	{"one line", "vscode", `{"servers":{"x":{"command":"x"}},"inputs":[]}`, ""},
 	{"a list", "osaurus", "{\n  \"providers\" : [\n    {\n      \"name\" : \"x\"\n    }\n  ]\n}", ""},
 	{"TOML", "codex", "model = \"m\" # mine\n\n[mcp_servers.x]\ncommand = \"x\"\n\n[tui]\na = '''\n[no header]\n'''",
@@ -92,7 +93,7 @@ func TestFiles(t *testing.T) {
 func TestRemoveFromTheMiddle(t *testing.T) {
 	for client, want := range map[string]string{
 		"cursor": "{\n  \"mcpServers\": {\n    \"a\": {},\n    // of b\n    \"b\": {}\n  }\n}\n",
-		"zed":    "{\n  \"context_servers\": {\n    \"a\": {} // of a\n    }\n}\n",
+		"zed":    "{\n  \"context_servers\": {\n    \"a\": {}, // of a\n  }\n}\n",
 		"codex":  "[mcp_servers.a]\ncommand = \"a\"\n\n# of b\n[mcp_servers.b]\ncommand = \"b\"\n",
 		"goose":  "extensions:\n  a:\n    enabled: true\n  # of b\n  b:\n    enabled: true\n",
 	} {
@@ -128,6 +129,7 @@ func TestRefused(t *testing.T) {
 		{"cursor", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), fault.Rejected},
 		{"cursor", `[]`, fault.Rejected},
 		{"cursor", `{"mcpServers": []}`, fault.Rejected},
+		{"cursor", `{"mcpServers": {"a": {}}, "mcpServers": {"osaurus-sandbox": {"command": "old"}}}`, fault.Rejected},
 		{"cursor", `"text"`, fault.Rejected},
 		{"osaurus", `{"providers": {}}`, fault.Rejected},
 		{"osaurus", `{"providers": [{"name": {}}] 1}`, fault.InvalidArgs},

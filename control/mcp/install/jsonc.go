@@ -3,6 +3,7 @@ package install
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -39,6 +40,9 @@ func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 	}
 	if pointer := at.pointer(d.whole); pointer != "" {
 		old := d.root.Find(pointer)
+		if old == nil {
+			return nil, errTwice
+		}
 		return splice(text, old.StartOffset, old.EndOffset, indented(entry, d.indent(old.StartOffset), d.unit)), nil
 	}
 	if servers := d.root.Find("/" + at.key); servers != nil {
@@ -48,14 +52,33 @@ func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 	return d.add(&d.root, all.key, all.value), nil
 }
 
+// errTwice says that a key is in an object twice, of which the first is found and the last counts.
+var errTwice = errors.New("a key is there twice")
+
+// unset removes the entry and a comma. Comments around it stay: a patch by hujson would take some of them for its own.
 func (jsonc) unset(text []byte, at place) ([]byte, error) {
 	d, err := parseJSON(text)
 	if err != nil {
 		return nil, err
 	}
-	err = d.root.Patch([]byte(literal([]map[string]string{{"op": "remove", "path": at.pointer(d.whole)}})))
-	return d.root.Pack(), err
+	old := d.root.Find(at.pointer(d.whole))
+	if old == nil {
+		return nil, errTwice
+	}
+	from, to := old.StartOffset, old.EndOffset
+	if !at.list {
+		from = max(0, bytes.LastIndex(text[:from], []byte(literal(Server))))
+	}
+	from = len(bytes.TrimRight(text[:from], whiteSpace))
+	if comma := to + len(old.AfterExtra); text[comma] == ',' {
+		to = comma + 1
+	} else if from > 0 && text[from-1] == ',' {
+		from--
+	}
+	return splice(text, from, to, ""), nil
 }
+
+const whiteSpace = " \t\r\n"
 
 // pointer returns the JSON pointer of the entry in a decoded file, or "".
 func (p place) pointer(whole any) string {
@@ -128,6 +151,6 @@ func (d *document) add(to *hujson.Value, name string, v any) []byte {
 	if count > 0 {
 		return splice(d.text, from, from, text+",")
 	}
-	space := len(d.text[from:]) - len(bytes.TrimLeft(d.text[from:], " \t\r\n"))
+	space := len(d.text[from:]) - len(bytes.TrimLeft(d.text[from:], whiteSpace))
 	return splice(d.text, from, from+space, text+indent)
 }
