@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -50,7 +51,22 @@ func receiveStart(stream *execStream, command bool) (*controlpb.ExecStart, error
 	if start == nil || command && len(start.Args) == 0 && start.Line == "" {
 		return nil, fault.Newf(fault.InvalidArgs, "run command", "", "the first message names no command to start").Advise("Begin with a message that has start, with args or a line for a shell.")
 	}
-	return start, nil
+	return start, checkCommand(start.Env, start.Timeout, start.IdleTimeout)
+}
+
+// checkCommand fails for variables and times that mean nothing.
+func checkCommand(env []string, times ...*durationpb.Duration) error {
+	for _, v := range env {
+		if strings.IndexByte(v, '=') < 1 {
+			return fault.Newf(fault.InvalidArgs, "run command", "", "a variable of the environment is not NAME=value")
+		}
+	}
+	for _, t := range times {
+		if t.AsDuration() < 0 {
+			return fault.Newf(fault.InvalidArgs, "run command", "", "a timeout is negative")
+		}
+	}
+	return nil
 }
 
 // exec runs a command between two entries of the audit and carries its streams.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"connectrpc.com/connect"
@@ -46,7 +47,7 @@ func jobProto(agent agents.Agent, j engine.Job) *controlpb.Job {
 // Start starts a job.
 func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*controlpb.StartJobResponse, error) {
 	room, agent, err := s.room(ctx, r.Agent)
-	if err != nil {
+	if err = cmp.Or(err, checkCommand(r.Env)); err != nil {
 		return nil, err
 	}
 	cmd := engine.JobCommand{Args: r.Args, Env: r.Env, Dir: r.Dir, Label: r.Label}

@@ -31,7 +31,7 @@ const (
 )
 
 // DaemonLog returns the path of a daemon's log, which has what it said when it did not start or crashed too.
-// A large log is renamed, with config.OldLog appended.
+// A large log is renamed, with config.OldLog appended. The trace of a crash goes to the file with which the daemon began.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
 
 // Logs sends lines of the logs.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"strings"
+	"time"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
@@ -16,6 +18,9 @@ import (
 
 // shellService implements the service Shells.
 type shellService struct{ service }
+
+// maxSessionTime bounds a command of a session, for whose end all others wait.
+const maxSessionTime = time.Hour
 
 // parseSession parses a session's id; empty is the default session.
 func parseSession(text string) (config.SessionID, error) {
@@ -37,8 +42,11 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		return nil, err
 	}
 	call, err := optional(r.Call, config.ParseCallID)
-	if err != nil {
+	if err = cmp.Or(err, checkCommand(r.Env, r.Timeout)); err != nil {
 		return nil, err
+	}
+	if r.Timeout.AsDuration() > maxSessionTime || strings.Contains(r.Command, "\x00") {
+		return nil, fault.Newf(fault.InvalidArgs, "run in session", string(id), "the command has a zero byte, or more than %v", maxSessionTime).Advise("Run what takes longer as a job.")
 	}
 	cmd := engine.ShellCommand{
 		Shell:   engine.Shell{Session: id, Env: r.Env, Dir: r.Dir},

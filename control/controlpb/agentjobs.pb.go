@@ -200,7 +200,7 @@ type StartJobRequest struct {
 	Line          string                 `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"`       // for the agent's login shell, in place of args
 	Env           []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`         // NAME=value, over the agent's login environment
 	Dir           string                 `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`         // empty: the home
-	Label         string                 `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`     // for people; at most 200 bytes
+	Label         string                 `protobuf:"bytes,6,opt,name=label,proto3" json:"label,omitempty"`     // for people; clipped
 	Secrets       []string               `protobuf:"bytes,7,rep,name=secrets,proto3" json:"secrets,omitempty"` // names of the agent's secrets, added to its environment
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
