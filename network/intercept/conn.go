@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"context"
 	"net"
 	"sync"
 
@@ -12,6 +13,19 @@ type watchedConn struct {
 	net.Conn
 	once   sync.Once
 	closed chan struct{}
+}
+
+// watch closes a connection when the context ends.
+func watch(ctx context.Context, conn net.Conn) *watchedConn {
+	w := &watchedConn{Conn: conn, closed: make(chan struct{})}
+	go func() {
+		select {
+		case <-ctx.Done():
+			_ = w.Close()
+		case <-w.closed:
+		}
+	}()
+	return w
 }
 
 func (w *watchedConn) CloseWrite() error { return hello.CloseWrite(w.Conn) }

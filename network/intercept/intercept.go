@@ -81,9 +81,8 @@ type Options struct {
 func Serve(ctx context.Context, client net.Conn, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watched := &watchedConn{Conn: client, closed: make(chan struct{})}
+	watched := watch(ctx, client)
 	defer watched.Close()
-	defer context.AfterFunc(ctx, func() { watched.Close() })()
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -214,6 +213,12 @@ func (p *proxy) upstream(major int) *http.Transport {
 	return p.transport
 }
 
-// dial connects to the upstream address, for the client's connection and not only for the request that needs it
-// first. When that ends, its requests do, and what is idle is closed.
-func (p *proxy) dial(context.Context, string, string) (net.Conn, error) { return p.Dial(p.ctx) }
+// dial connects to the upstream address. The connection ends with the client's, not with the request that needed it
+// first: the transport may keep it open.
+func (p *proxy) dial(context.Context, string, string) (net.Conn, error) {
+	conn, err := p.Dial(p.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return watch(p.ctx, conn), nil
+}
