@@ -123,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Agents, error) {
 	}
 	for _, agent := range list {
 		if agent.Unfinished {
-			if err := errors.Join(a.rows.remove(ctx, agent), a.setAside(agent)); err != nil {
+			if err := errors.Join(a.setAside(agent), a.rows.remove(ctx, agent)); err != nil {
 				return nil, err
 			}
 			remains = append(remains, agent.User)

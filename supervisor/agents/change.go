@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -71,9 +72,8 @@ func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Caus
 		return Agent{}, err
 	}
 	if err := a.makeHome(agent); err != nil {
-		return Agent{}, errors.Join(err, a.rows.remove(ctx, agent))
+		return Agent{}, errors.Join(err, a.rows.remove(context.WithoutCancel(ctx), agent))
 	}
-	agent.Unfinished = false // as long as this daemon lives
 	a.mu.Lock()
 	a.byName[agent.Name] = &member{Agent: agent}
 	a.mu.Unlock()
@@ -307,6 +307,8 @@ func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent,
 	}
 	if workspace {
 		defer func() { _ = a.setAside(agent) }() // or removeHome does, or says why not
+	} else if a.folderFree("delete agent", agent.Name) == nil { // it was renamed
+		_ = a.root.Rename(agent.subtree(), path.Join(homes, string(agent.Name)))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

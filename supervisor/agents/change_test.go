@@ -230,4 +230,13 @@ func TestRename(t *testing.T) {
 	if same, err := w.Rename(t.Context(), "carol", "CAROL", by); err != nil || same.Name != "carol" {
 		t.Errorf("%+v %v", same, err)
 	}
+	// What a deleted agent leaves is for the next one of its last name.
+	_, err = w.Delete(t.Context(), "carol", false, by)
+	w.must(err)
+	if again := w.create("carol"); again.Folder != "carol" {
+		t.Errorf("%+v", again)
+	}
+	if _, err := os.Stat(filepath.Join(w.home.AgentHome("carol"), "mine")); err != nil {
+		t.Error(err)
+	}
 }

@@ -59,8 +59,13 @@ func (a *Agents) fill(ctx context.Context, made Agent, fill func(Agent) error) e
 		return err
 	}
 	defer end()
-	if err := fill(made); err != nil {
-		return err
+	if err = fill(made); err == nil {
+		err = a.rows.finish(ctx, made)
 	}
-	return a.rows.finish(ctx, made)
+	if m, missing := a.find(string(made.ID)); err == nil && missing == nil {
+		a.mu.Lock()
+		m.Unfinished = false
+		a.mu.Unlock()
+	}
+	return err
 }

@@ -97,6 +97,27 @@ func TestForkFails(t *testing.T) {
 	w.must(w.exec("bob"))
 }
 
+// An agent that is not whole and cannot be deleted is not used.
+func TestForkIsLeft(t *testing.T) {
+	w, _ := forkWorld(t)
+	sql := func(text string) {
+		_, err := w.opened.DB.Exec(t.Context(), "test", text)
+		w.must(err)
+	}
+	sql("CREATE TRIGGER full BEFORE DELETE ON agents BEGIN SELECT RAISE(FAIL, 'the disk is full'); END")
+	_, err := w.Fork(t.Context(), "alice", agents.New{Name: "bob"}, false, func(from, to agents.Agent) error { return os.ErrClosed }, by)
+	if err == nil {
+		t.Fatal("it did not fail")
+	}
+	w.want(w.exec("bob"), fault.Rejected)
+	sql("DROP TRIGGER full")
+	_, err = w.Delete(t.Context(), "bob", true, by)
+	w.must(err)
+	_, err = w.Fork(t.Context(), "alice", agents.New{Name: "bob"}, false, w.fill, by)
+	w.must(err)
+	w.must(w.exec("bob"))
+}
+
 // An agent that a daemon was killed while it forked is deleted by the next one, or is whole.
 func TestKilledWhileItForks(t *testing.T) {
 	w, _ := forkWorld(t)
