@@ -26,6 +26,9 @@ func (v *Vault) Bind(ctx context.Context, k secrets.Key, value secrets.Value, to
 	if k.Agent == secrets.Host {
 		return fault.Newf(fault.InvalidArgs, "bind secret", string(k.Name), "no agent uses the secrets of this computer").Advise("Name an agent.")
 	}
+	if err := v.check(ctx, k); err != nil {
+		return err
+	}
 	if _, err := v.openAuthority(ctx, false); err != nil {
 		return err
 	}
@@ -106,11 +109,11 @@ func (v *Vault) sender(who bridge.Caller, k secrets.Key, host string) func(conte
 // current returns a value that is about to be sent. It is redacted from then on.
 func (v *Vault) current(ctx context.Context, k secrets.Key) (secrets.Value, error) {
 	v.open()
-	known, _, _ := v.look(k.Agent)
+	known, looking, _ := v.look(k.Agent)
 	v.mu.Lock()
 	value := known.values[k]
 	v.mu.Unlock()
-	if value.Check() == nil {
+	if looking == nil && value.Check() == nil { // and not older than fresh
 		return value, nil
 	}
 	value, err := v.open().Get(ctx, k)

@@ -220,12 +220,18 @@ func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 		Advise(`Add it to "secrets" in the plugin's recipe.`)
 }
 
-// Set stores a secret. One that is bound to hosts stays bound.
-func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
+// check fails for a secret that would not be redacted.
+func (v *Vault) check(ctx context.Context, k secrets.Key) error {
 	keys, err := v.List(ctx, k.Agent)
-	if err == nil && len(keys) >= maxSecrets && !slices.Contains(keys, k) {
+	if err == nil && len(keys) >= maxSecrets && !slices.Contains(keys[:maxSecrets], k) {
 		err = tooMany("set secret", k)
 	}
+	return err
+}
+
+// Set stores a secret. One that is bound to hosts stays bound.
+func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
+	err := v.check(ctx, k)
 	if err == nil {
 		err = v.open().Set(ctx, k, value)
 	}

@@ -344,6 +344,10 @@ func TestMoreSecretsThanAreRedacted(t *testing.T) {
 	if err := r.Set(t.Context(), key("", name(most)), more); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "secret list") {
 		t.Errorf("one more: %v", err)
 	}
+	err = r.Bind(t.Context(), key("", name(most)), more, secrets.Binding{Hosts: []string{"api.example.org"}})
+	if _, bound := r.Binding(key("", name(most))); fault.KindOf(err) != fault.Rejected || bound {
+		t.Errorf("one more that is bound: %v", err)
+	}
 	r.set(key("", name(0)), value(0)) // that one is no more
 	if err := keyring.Set(t.Context(), key("", name(most)), more); err != nil {
 		t.Fatal(err)
@@ -353,6 +357,9 @@ func TestMoreSecretsThanAreRedacted(t *testing.T) {
 		return err
 	}
 	live := r.Redact(t.Context(), alice)
+	if err := r.Set(t.Context(), key("", name(most)), more); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("one beyond those that are redacted: %v", err)
+	}
 	for n := range most {
 		if err := lend(n); err != nil || text(live, value(n)) != redact.Label(name(n)) {
 			t.Fatalf("%d: %v", n, err)
