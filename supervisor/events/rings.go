@@ -33,10 +33,13 @@ func NewRings[T any](keep int, known func(config.AgentID) bool) *Rings[T] {
 	return &Rings[T]{keep: keep, known: known, all: map[config.AgentID]*ring[T]{}}
 }
 
-// Add adds an item of an agent. Items are numbered from 1.
+// Add adds an item of an agent, unless that was deleted. Items are numbered from 1.
 func (r *Rings[T]) Add(agent config.AgentID, item func(Seq) T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.known(agent) {
+		return
+	}
 	of := r.of(agent)
 	of.last++
 	of.items = append(of.items, item(of.last))
@@ -72,7 +75,7 @@ func (r *Rings[T]) Read(ctx context.Context, agent config.AgentID, follow bool) 
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		of := r.of(agent)
-		unread := min(len(of.items), int(of.last-after))
+		unread := max(0, min(len(of.items), int(of.last-after)))
 		return slices.Clone(of.items[len(of.items)-unread:]), of.last, of.changed.Next(), nil
 	})
 }
