@@ -4,14 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +20,7 @@ import (
 )
 
 func newArtifacts() *cobra.Command {
-	cmd := noun("artifacts", newArtifactsList(), newArtifactsOpen(), newArtifactsSave(), newArtifactsDelete())
+	cmd := noun("artifacts", newArtifactsList(), newArtifactsPath(), newArtifactsSave(), newArtifactsDelete())
 	cmd.Aliases = []string{"artifact"}
 	return cmd
 }
@@ -59,39 +55,11 @@ func newArtifactsList() *cobra.Command {
 		jsonUsage("print JSON, one a line"))
 }
 
-// openable reports whether opening an artifact cannot run code: documents, pictures, sound and
-// video. Folders are never openable, since macOS treats some as programs.
-func openable(f *controlpb.Artifact) bool {
-	ending := strings.ToLower(path.Ext(f.Name))
-	if f.Folder {
-		return ending == ""
-	}
-	return slices.Contains(strings.Fields(`.avi .bmp .csv .docx .epub .flac .gif .htm .html .jpeg .jpg .json .log .m4a .md .mkv .mov .mp3 .mp4
-		.odp .ods .odt .ogg .pdf .png .pptx .svg .tif .tiff .toml .tsv .txt .wav .webm .webp .xlsx .xml .yaml .yml`), ending)
-}
-
-func newArtifactsOpen() *cobra.Command {
-	return daemonCommand("open ARTIFACT", func(ctx context.Context, c *call) error {
+func newArtifactsPath() *cobra.Command {
+	return daemonCommand("path ARTIFACT", func(ctx context.Context, c *call) error {
 		f, err := artifact(ctx, c.Client, c.args[0])
-		if err != nil {
-			return err
-		}
-		if c.json {
-			return printJSON(c.out, f)
-		}
-		program := opener()
-		switch {
-		case program == "":
-		case !openable(f):
-			fmt.Fprintln(c.err, "It is not opened here, as that might run what an agent has written. It is at:")
-		default:
-			if err := exec.CommandContext(ctx, program, f.Path).Run(); err != nil {
-				return fault.New(fault.Execution, "open", f.Path, err).Advise("Open it by hand.")
-			}
-			return nil
-		}
-		return writef(c.out, "%s\n", f.Path)
-	}, jsonUsage("open nothing, and print JSON"))
+		return reply(c, f, err, func(w io.Writer, f *controlpb.Artifact) error { return writef(w, "%s\n", f.Path) })
+	})
 }
 
 func newArtifactsDelete() *cobra.Command {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -65,14 +64,4 @@ func (a broken) Read(_ context.Context, _ *controlpb.ReadArtifactRequest, stream
 		return err
 	}
 	return connect.NewError(connect.CodeUnknown, errors.New("the disk broke"))
-}
-
-// Files that could run an agent's program are not opened.
-func TestOpenable(t *testing.T) {
-	for name, want := range map[string]bool{"report.PDF": true, "a.tar.gz": false, "run.sh": false, "run": false, "x.desktop": false, "folder/": true, "Evil.app/": false} {
-		f := &controlpb.Artifact{Name: strings.TrimSuffix(name, "/"), Folder: strings.HasSuffix(name, "/")}
-		if openable(f) != want {
-			t.Errorf("%s: %v, want %v", name, !want, want)
-		}
-	}
 }

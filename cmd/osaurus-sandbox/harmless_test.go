@@ -196,7 +196,7 @@ func TestNothingIsObeyed(t *testing.T) {
 		"agent export": {"alice", "FOLDER/alice.tar.zst"}, "agent import": {"FILE"}, "mount": {"alice", "FOLDER"}, "mount list": {}, "unmount": {"alice", "app"}, "review": {"alice", "app"}, "review --stat": {"alice", "app", "--stat"},
 		"review accept": {"alice", "app", "--yes"}, "review accept --hunk": {"alice", "app", "--hunk", evil + ":1"}, "review open": {"alice", "app"}, "review reject": {"alice", "app", "--yes"}, "sandbox snapshot create": {"evil"},
 		"sandbox snapshot delete": {"evil", "--yes"}, "sandbox snapshot list": {}, "sandbox snapshot restore": {evil, "--yes"}, "agent set": {"alice", "network=none"}, "agent show": {"alice"}, "artifacts delete": {"1", "--yes"}, "history": {"alice"}, "diff": {"alice", "7"}, "undo": {"alice", "7", "a"}, "redo": {"alice"}, "verify": {},
-		"artifacts list": {}, "config set": {"autoRestart=true"},
+		"artifacts list": {}, "artifacts path": {"1"}, "config set": {"autoRestart=true"},
 		"artifacts save": {"1", "FOLDER"}, "cp": {"alice:evil", "FOLDER"}, "diagnose": {}, "forward": {"alice", "0:8080"}, "events": {}, "events --agents": {"--agents"}, "job kill": {"alice", "evil"}, "job list": {}, "job show": {"alice", "evil"},
 		"job start": {"alice", "--", "true"}, "job wait": {"alice", "evil"}, "logs": {}, "logs --agent": {"--agent", "alice"}, "memory add": {"alice", "word"}, "memory delete": {"alice", "1"},
 		"memory export": {"alice"}, "memory list": {"alice"}, "memory pin": {"alice", "1"}, "memory search": {"alice", "word"}, "network allow": {"alice", "example.org"}, "network deny": {"alice", "example.org"}, "network explain": {"alice", "example.org"},
@@ -211,8 +211,8 @@ func TestNothingIsObeyed(t *testing.T) {
 	}
 	silent := map[string]string{
 		"job tail": "what a command writes, as it is", "exec": "what a command writes, as it is", "shell": "a person's own terminal in the room", "boot": "what a command writes, as it is",
-		"plugin export": "JSON, as it is kept: byte for byte", "artifacts open": "starts a program of the person's",
-		"audit list": "see audit's own test", "audit verify": "a number and a hash", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
+		"plugin export": "JSON, as it is kept: byte for byte",
+		"audit list":    "see audit's own test", "audit verify": "a number and a hash", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
 		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "network sets": "of this program", "pack build": "of this computer", "pack export": "of this computer",
 		"pack import": "names have a form", "pack list": "names have a form", "pack remove": "of this computer", "pack show": "names have a form", "pack verify": "names have a form",
 		"plugin init": "of the person alone", "plugin schema": "of this program", "secret ask": "names have a form", "secret delete": "names have a form", "secret list": "names have a form",
