@@ -59,6 +59,7 @@ func newShare(rooms Rooms, artifacts Artifacts) Tool {
 		if err != nil {
 			return Artifact{}, aboutName(field, err)
 		}
+		defer draft.Discard() // also after a panic
 		s := sharing{Call: c}
 		if in.Path == "" {
 			err = s.text(draft, in.Content)

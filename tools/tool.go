@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -103,36 +101,15 @@ func (t Tool) Schemas() (input, output string, err error) {
 func Define[In, Out any](spec Spec, run func(ctx context.Context, c *Call, in In) (Out, error)) Tool {
 	return Raw(spec, schemaOf[In](), open(schemaOf[Out]()), func(ctx context.Context, c *Call, arguments map[string]any) (any, error) {
 		var in In
-		if err := fill(reflect.ValueOf(&in).Elem(), arguments); err != nil {
+		text, err := json.Marshal(arguments)
+		if err == nil {
+			err = json.Unmarshal(text, &in)
+		}
+		if err != nil {
 			return nil, fault.New(fault.InvalidArgs, "read arguments", string(spec.Name), err)
 		}
 		return run(ctx, c, in)
 	})
-}
-
-// fill sets a struct's fields by their JSON names. A text is not encoded again: it may be a whole
-// file.
-func fill(in reflect.Value, arguments map[string]any) error {
-	for _, f := range reflect.VisibleFields(in.Type()) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		value, given := arguments[name]
-		if !given {
-			continue
-		}
-		field := in.FieldByIndex(f.Index)
-		if text, ok := value.(string); ok && field.Kind() == reflect.String {
-			field.SetString(text)
-			continue
-		}
-		raw, err := json.Marshal(value)
-		if err == nil {
-			err = json.Unmarshal(raw, field.Addr().Interface())
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // inRoom is Define for a tool that works in its agent's room.
