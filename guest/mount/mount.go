@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -107,7 +108,9 @@ func (m *Manager) mount(ctx context.Context, k key, r *room.Room, q *guestpb.Mou
 	n.making.Lock()
 	go n.serve()
 	stop := context.AfterFunc(ctx, n.abort) // the host does not answer
-	err = n.attach(tree, q.Review)
+	if err = readAhead(tree); err == nil {
+		err = n.attach(tree, q.Review)
+	}
 	n.making.Unlock()
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -202,6 +205,16 @@ func (n *mount) open(write bool) (tree *os.File, err error) {
 	defer n.manager.mu.Unlock()
 	n.manager.mounts[n.key] = n
 	return tree, nil
+}
+
+// readAhead makes the kernel read ahead of programs in the largest messages, since each costs a round trip.
+func readAhead(tree *os.File) error {
+	info, err := tree.Stat() // the host has agreed to the size of messages then
+	if err != nil {
+		return err
+	}
+	dev := info.Sys().(*syscall.Stat_t).Dev
+	return os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(dev), unix.Minor(dev)), []byte("1024"), 0)
 }
 
 // attach mounts the file system in the room. For a review, it mounts an overlay of it, whose upper layer
