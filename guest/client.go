@@ -93,6 +93,7 @@ func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error
 	_, _ = rand.Read(hello.Entropy)
 	c := newClient(m, protocol.Key(hello.Key))
 	c.base = boot.GetBase()
+	var last error
 	for {
 		hello.TimeUnixNano = time.Now().UnixNano()
 		answer, err := c.rpc.Hello(ctx, hello)
@@ -102,8 +103,9 @@ func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error
 		}
 		if faultrpc.Answered(err) || ctx.Err() != nil {
 			defer c.Close()
-			return nil, faultrpc.Decode("greet guest", "", err)
+			return nil, errors.Join(faultrpc.Decode("greet guest", "", err), last)
 		}
+		last = err
 		select {
 		case <-ctx.Done():
 		case <-time.After(redial):

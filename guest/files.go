@@ -85,6 +85,9 @@ func (c room) ReadFile(ctx context.Context, f engine.File, part engine.FilePart,
 
 // WriteFile implements engine.Files.
 func (c room) WriteFile(ctx context.Context, f engine.File, w engine.FileWrite) (engine.FileWritten, error) {
+	if len(w.Content) > engine.MaxFileWrite {
+		return engine.FileWritten{}, fault.Newf(fault.InvalidArgs, "write", f.String(), "%d bytes are more than %d MiB", len(w.Content), engine.MaxFileWrite>>20).Advise("Write it in parts, or with a program.")
+	}
 	m := &guestpb.WriteFileRequest{
 		File: filePath(f), Append: w.Append, Parents: w.Parents, Mode: w.Mode, IfSha256: w.IfSHA256, IfAbsent: w.IfAbsent, Content: w.Content,
 	}

@@ -109,6 +109,9 @@ func TestFailedExec(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := m.Start(Spec{Args: []string{"true"}, Dir: "a\x00b"}); fault.KindOf(err) != fault.InvalidArgs {
+		t.Error(err)
+	}
 	for _, tc := range []struct {
 		args []string
 		kind fault.Kind

@@ -64,7 +64,7 @@ func checkDir(dir string) error {
 func startFault(op, subject string, err error) error {
 	kind := fault.KindOf(err)
 	switch {
-	case errors.Is(err, unix.E2BIG):
+	case errors.Is(err, unix.E2BIG), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENAMETOOLONG):
 		kind = fault.InvalidArgs
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		kind = fault.NotFound
