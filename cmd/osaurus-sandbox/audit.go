@@ -12,10 +12,6 @@ import (
 	"osaurus-sandbox/internal/printable"
 )
 
-func newAudit() *cobra.Command {
-	return noun("audit", newAuditList(), newAuditVerify())
-}
-
 func newAuditList() *cobra.Command {
 	r := &controlpb.ListAuditRequest{}
 	var since string

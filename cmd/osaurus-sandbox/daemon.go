@@ -133,6 +133,7 @@ func startDaemon(home config.Home, flags []string) (ended <-chan error, err erro
 func startError(code int, words io.Reader) error {
 	f := fault.Newf(kindOf(code), "start the daemon", "", "it exited at once")
 	lines := bufio.NewScanner(words)
+	lines.Buffer(nil, maxStartError)
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), failurePrefix); ok {
 			f.Err = errors.New(text)

@@ -28,9 +28,6 @@ const (
 	exitLost        = 255 // the sandbox failed after the command had begun, as in ssh
 )
 
-// exitCode returns the exit code for an error's kind.
-func exitCode(err error) int { return fault.KindOf(err).ExitCode() }
-
 // kindOf returns the error kind for an exit code of this program.
 func kindOf(code int) fault.Kind {
 	for _, kind := range fault.Kinds() {
@@ -87,7 +84,7 @@ func finish(ctx context.Context, w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	code := exitCode(err)
+	code := fault.KindOf(err).ExitCode()
 	if readerLeft(err) {
 		code, err = exitInterrupted+int(syscall.SIGPIPE), nil
 	} else if e, ok := errors.AsType[exit](err); ok {

@@ -118,9 +118,9 @@ func newRoot(c console) *cobra.Command {
 	}{
 		{"The sandbox", append(newMachineCommands(), newStatus(), newDoctor(), newDiagnose(), newConfig(), newSandbox(), newService(), newServe())},
 		{"Agents and their commands", []*cobra.Command{newAgent(), newAgentSnapshot(), newExec(), newShell(), newForward(), newNetwork(), newCp(), newMount(), newUnmount(), newReview(), newSession(), newJob(), newPs(), newTop()}},
-		{"Tools, plugins, apps", []*cobra.Command{newTool(), newPlugin(), newMCP(), newArtifacts()}},
-		{"What agents ask for and keep", []*cobra.Command{newSecret(), newPrompt(), newMemory(), newTask()}},
-		{"What happened, and undoing it", []*cobra.Command{newHistory(), newDiff(), newUndo(), newRedo(), newVerify(), newEvents(), newLogs(), newAudit()}},
+		{"Tools, plugins, apps", []*cobra.Command{noun("tool", newToolList(), newToolDescribe(), newToolCall()), newPlugin(), newMCP(), newArtifacts()}},
+		{"What agents ask for and keep", []*cobra.Command{newSecret(), noun("prompt", newPromptList(), newPromptWatch(), newPromptAnswer(), newPromptCancel()), newMemory(), newTask()}},
+		{"What happened, and undoing it", []*cobra.Command{newHistory(), newDiff(), newUndo(), newRedo(), newVerify(), newEvents(), newLogs(), noun("audit", newAuditList(), newAuditVerify())}},
 		{"Throwaway VMs, and what guests are made of", []*cobra.Command{newBoot(), newPack()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})

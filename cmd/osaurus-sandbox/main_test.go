@@ -76,7 +76,7 @@ func fails(t *testing.T, code int, want string, args ...string) {
 func TestExitCodeForEveryKind(t *testing.T) {
 	seen := map[int]fault.Kind{}
 	for _, kind := range fault.Kinds() {
-		code := exitCode(fault.New(kind, "", "", nil))
+		code := kind.ExitCode()
 		if other, taken := seen[code]; taken || code == 0 || code >= exitSandbox {
 			t.Errorf("%s has exit code %d, as has %q", kind, code, other)
 		}

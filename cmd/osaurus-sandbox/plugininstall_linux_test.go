@@ -121,7 +121,7 @@ func tryPage(t *testing.T, home config.Home) {
 // pageWorks calls the tool of the page's recipe.
 func pageWorks(t *testing.T, agent, after string) {
 	t.Helper()
-	code, out, stderr := sandbox(t, "tool", "call", agent, "python-data-tools_analyze_csv", "file=/workspace/agents/"+agent+"/prices.csv", "--json")
+	code, out, stderr := sandbox(t, "tool", "call", agent, "python-data-tools_analyze_csv", "file=/workspace/agents/alice/prices.csv", "--json")
 	if code != 0 || !strings.Contains(out, `"stdout":"mean 10.0 1.5\n"`) {
 		t.Errorf("after %s the page's recipe: %d, %s%s", after, code, out, stderr)
 	}

@@ -18,10 +18,6 @@ import (
 	"osaurus-sandbox/supervisor/prompts"
 )
 
-func newPrompt() *cobra.Command {
-	return noun("prompt", newPromptList(), newPromptWatch(), newPromptAnswer(), newPromptCancel())
-}
-
 func newPromptList() *cobra.Command {
 	var all bool
 	return daemonCommand("list", func(ctx context.Context, c *call) error {

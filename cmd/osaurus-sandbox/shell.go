@@ -164,8 +164,6 @@ type screen struct {
 	other bool
 }
 
-func newScreen(w io.Writer) *screen { return &screen{Writer: w} }
-
 func (s *screen) Write(p []byte) (int, error) {
 	s.end = append(s.end, p...)
 	if enter, leave := bytes.LastIndex(s.end, []byte(enterOther)), bytes.LastIndex(s.end, []byte(leaveOther)); enter != leave {

@@ -82,7 +82,7 @@ func TestScreen(t *testing.T) {
 	} {
 		for _, size := range []int{1, 7, 10_000} { // sequences may be split
 			var out bytes.Buffer
-			s := newScreen(&out)
+			s := &screen{Writer: &out}
 			for part := range slices.Chunk([]byte(tc.shown), size) {
 				if _, err := s.Write(part); err != nil {
 					t.Fatal(err)

@@ -19,7 +19,7 @@ func execTerminal(ctx context.Context, c console, command engine.Command, run st
 	own, _ := c.in.(*os.File)
 	isTerminal := terminalWidth(c.in) > 0
 	command.Terminal = &engine.Terminal{Size: terminalSize(own), Term: os.Getenv("TERM")}
-	view, shown := newScreen(c.out), terminalWidth(c.out) > 0
+	view, shown := &screen{Writer: c.out}, terminalWidth(c.out) > 0
 	c.out = view
 	var undo []func() error // restores the terminals
 	resized := make(chan os.Signal, 1)

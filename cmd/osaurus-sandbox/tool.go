@@ -16,10 +16,6 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-func newTool() *cobra.Command {
-	return noun("tool", newToolList(), newToolDescribe(), newToolCall())
-}
-
 func newToolList() *cobra.Command {
 	var lean bool
 	return daemonCommand("list AGENT", func(ctx context.Context, c *call) error {

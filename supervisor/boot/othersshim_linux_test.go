@@ -65,7 +65,7 @@ func othersShim(t *testing.T, h *home) {
 		t.Errorf("the shim prints\n%s\nand not\n%s", out.String(), want)
 	}
 	told := []string{
-		"tester dispatch read the news ", `tester emit rss.new {"n":1}`, "tester create feeds", "tester log warn it is late",
+		"tester dispatch read the news ", `tester emit rss.new {"n": 1}`, "tester create feeds", "tester log warn it is late",
 	}
 	if got := h.programs.Told()[before:]; !slices.Equal(got, told) {
 		t.Errorf("the host was told %q, and not %q", got, told)
