@@ -87,7 +87,7 @@ func checkSettings(ctx context.Context, h config.Home) []vm.Finding {
 	}
 	set := file.Settings()
 	store, err := stores.Open(set.Secrets, h, nil).Check(ctx)
-	found = append(found, vm.NewFinding("secrets", store, err, vm.FindingLimited), checkNetwork(ctx, set))
+	found = append(found, vm.NewFinding("secrets", store, err, vm.FindingLimited), checkNetwork(ctx, set, "/etc/apt"))
 	model := vm.Finding{What: "inference", Status: vm.FindingOK, Detail: "inference.baseURL is not set"}
 	switch s := set.Inference; {
 	case s.BaseURL == "":

@@ -29,15 +29,15 @@ const (
 	maxSources = 16
 )
 
-// checkNetwork finds package sources and proxies of this computer that agents do not reach, since
-// they are in a local network. The gateway itself uses a proxy for agents, so that one is no problem.
-func checkNetwork(ctx context.Context, home config.Settings) vm.Finding {
+// checkNetwork finds package sources, of the settings and of apt's folder, and proxies of this computer that agents do
+// not reach, since they are in a local network. The gateway itself uses a proxy for agents, so that one is no problem.
+func checkNetwork(ctx context.Context, home config.Settings, apt string) vm.Finding {
 	f := vm.Finding{What: "package sources", Status: vm.FindingOK}
 	p := policy.Of(home, config.AgentDefaults())
 	p.Local = network.LocalNetworks()
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	sources := aptSources("/etc/apt")
+	sources := aptSources(apt)
 	for _, m := range home.Mirrors {
 		sources = append(sources, string(m))
 	}
