@@ -58,7 +58,7 @@ func receiveStart(stream *execStream, command bool) (*controlpb.ExecStart, error
 func checkCommand(env []string, times ...*durationpb.Duration) error {
 	for _, v := range env {
 		if strings.IndexByte(v, '=') < 1 {
-			return fault.Newf(fault.InvalidArgs, "run command", "", "a variable of the environment is not NAME=value")
+			return fault.Newf(fault.InvalidArgs, "run command", "", "the variable %q is not NAME=value", printable.Clip(v))
 		}
 	}
 	for _, t := range times {

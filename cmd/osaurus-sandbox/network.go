@@ -22,7 +22,7 @@ const rulesKey = "network.rules"
 
 func newNetwork() *cobra.Command {
 	return noun("network", newNetworkLog(), newNetworkExplain(), newNetworkLearn(),
-		rulesCommand("allow", "+"), rulesCommand("deny", "+"), newNetworkRules(), rulesCommand("forget", "-"), newNetworkSets())
+		rulesCommand("allow", "+"), rulesCommand("deny", "+"), daemonCommand("rules AGENT", replyRules), rulesCommand("forget", "-"), newNetworkSets())
 }
 
 func newNetworkLog() *cobra.Command {
@@ -151,10 +151,6 @@ func rulesCommand(name, change string) *cobra.Command {
 func replyRules(ctx context.Context, c *call) error {
 	r, err := c.Network.Rules(ctx, &controlpb.NetworkRulesRequest{Agent: c.args[0]})
 	return reply(c, r, err, printRules)
-}
-
-func newNetworkRules() *cobra.Command {
-	return daemonCommand("rules AGENT", replyRules)
 }
 
 func printRules(w io.Writer, r *controlpb.NetworkRulesResponse) error {

@@ -17,6 +17,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 )
 
@@ -84,7 +85,7 @@ func drawBar(w io.Writer, e progress.Event, columns int, colours paint) {
 func withProgress[M interface {
 	GetProgress() *controlpb.ProgressEvent
 }](c *call, answers iter.Seq2[M, error]) (last M, err error) {
-	show, shown := showProgress(c.err), progress.Event{Finished: true}
+	show, shown, ended := showProgress(c.err), progress.Event{Finished: true}, false
 	finish := func() {
 		if !shown.Finished {
 			shown.Finished = true
@@ -98,6 +99,7 @@ func withProgress[M interface {
 		last = answer
 		switch p := answer.GetProgress(); {
 		case p == nil:
+			ended = true
 		case p.Note != "":
 			show(progress.Event{Note: p.Note})
 		default:
@@ -109,7 +111,10 @@ func withProgress[M interface {
 		}
 	}
 	finish()
-	return last, nil
+	if !ended {
+		err = fault.Newf(fault.Execution, "wait for the result", "", "the daemon reported none")
+	}
+	return last, err
 }
 
 // lasting reports progress in lines that are never overwritten.

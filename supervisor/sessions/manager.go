@@ -13,7 +13,7 @@ import (
 	"osaurus-sandbox/supervisor/store"
 )
 
-// The kinds of events. The jobs of a daemon that was killed have no end: machine.OwnerGone tells of theirs.
+// The kinds of events. Jobs of a daemon that was killed get no JobEnded: see machine.OwnerGone.
 const (
 	SessionStarted events.Kind = "session.started"
 	SessionClosed  events.Kind = "session.closed"
