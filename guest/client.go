@@ -103,7 +103,10 @@ func Connect(ctx context.Context, m Machine, boot *guestpb.Boot) (*Client, error
 		}
 		if faultrpc.Answered(err) || ctx.Err() != nil {
 			defer c.Close()
-			return nil, errors.Join(faultrpc.Decode("greet guest", "", err), last)
+			if !faultrpc.Answered(err) {
+				err = errors.Join(err, last)
+			}
+			return nil, faultrpc.Decode("greet guest", "", err)
 		}
 		last = err
 		select {

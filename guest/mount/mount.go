@@ -108,9 +108,8 @@ func (m *Manager) mount(ctx context.Context, k key, r *room.Room, q *guestpb.Mou
 	n.making.Lock()
 	go n.serve()
 	stop := context.AfterFunc(ctx, n.abort) // the host does not answer
-	if err = readAhead(tree); err == nil {
-		err = n.attach(tree, q.Review)
-	}
+	readAhead(tree)
+	err = n.attach(tree, q.Review)
 	n.making.Unlock()
 	if !stop() && err == nil {
 		err = ctx.Err()
@@ -207,14 +206,13 @@ func (n *mount) open(write bool) (tree *os.File, err error) {
 	return tree, nil
 }
 
-// readAhead makes the kernel read ahead of programs in the largest messages, since each costs a round trip.
-func readAhead(tree *os.File) error {
-	info, err := tree.Stat() // the host has agreed to the size of messages then
-	if err != nil {
-		return err
+// readAhead makes the kernel read ahead of programs in messages of 1 MiB, the host's largest, since each costs a round
+// trip.
+func readAhead(tree *os.File) {
+	if info, err := tree.Stat(); err == nil { // the host has agreed to the size of messages then
+		dev := info.Sys().(*syscall.Stat_t).Dev
+		_ = os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(dev), unix.Minor(dev)), []byte("1024"), 0)
 	}
-	dev := info.Sys().(*syscall.Stat_t).Dev
-	return os.WriteFile(fmt.Sprintf("/sys/class/bdi/%d:%d/read_ahead_kb", unix.Major(dev), unix.Minor(dev)), []byte("1024"), 0)
 }
 
 // attach mounts the file system in the room. For a review, it mounts an overlay of it, whose upper layer

@@ -10,8 +10,8 @@ import (
 // The limits of the protocol. A message beyond its limit is refused; a flow beyond its limit
 // blocks the writer.
 const (
-	// MaxMessage bounds the memory that one message can take at the other end. The largest regular
-	// message is a Start, whose arguments Linux bounds at 2 MiB, and each at 128 KiB.
+	// MaxMessage bounds the memory that one message can take at the other end. The arguments and the environment
+	// of a command must fit into it; Linux allows 2 MiB, and 128 KiB for each.
 	MaxMessage = 1 << 20
 	// MaxPath is Linux's PATH_MAX, less the NUL.
 	MaxPath = 4095

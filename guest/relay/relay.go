@@ -18,7 +18,7 @@ import (
 const (
 	// maxOpen bounds the connections of one socket. Further connections wait in the kernel. Each
 	// costs this process two descriptors and, if the program does not read, some 180 KiB: twice
-	// sendBuffer, two chunks, and the host's window. The host's own limit is higher.
+	// sendBuffer, two chunks, and the host's window.
 	maxOpen = 96
 	// maxShared bounds the connections of all sockets, so that they use at most half of the memory
 	// reserved for the guest. A socket with fewer than assured connections may exceed it, so that

@@ -176,7 +176,7 @@ func (s Service) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*gue
 func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
 	const op = "fork room"
 	if err := protocol.CheckUser(r.To); err != nil || r.To == r.User {
-		return nil, fault.New(fault.InvalidArgs, op, r.User, err)
+		return nil, fault.Newf(fault.InvalidArgs, op, r.To, "it is not the name of a new user")
 	}
 	s.LetGo(r.User, r.Stop)
 	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {

@@ -68,7 +68,7 @@ type Counters struct {
 }
 
 // Endpoint implements stack.LinkEndpoint. It is point to point: nothing is resolved, and only IPv4
-// passes. Of the embedded endpoint it has what packets are delivered to and how they look, but not its queue.
+// passes. It uses the embedded endpoint's dispatcher and properties, not its queue.
 type Endpoint struct {
 	*channel.Endpoint
 	file     *os.File

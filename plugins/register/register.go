@@ -79,7 +79,7 @@ type Options struct {
 // Registrar registers plugins. Its methods are safe for concurrent use and return *fault.Error.
 type Registrar struct {
 	Options
-	turns queue.Queues[config.PluginID] // from the check of what the library has to the replacement of that
+	turns queue.Queues[config.PluginID] // held from Library.Check to Library.Save
 
 	mu      sync.Mutex
 	windows map[config.AgentID]*bridge.Window
@@ -113,7 +113,7 @@ func (g *Registrar) Create(ctx context.Context, who bridge.Caller, recipe json.R
 	return g.Register(ctx, a, r, Bridge, nil)
 }
 
-// Register checks a valid recipe that an agent wrote, restricts its permissions, installs it for the agent
+// Register restricts the permissions of a valid recipe that an agent wrote, installs it for the agent
 // and saves it in the library. When Register returns, its tools can be called. After an error the
 // library is as before. Tell, if not nil, receives progress.
 //

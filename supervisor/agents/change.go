@@ -307,7 +307,7 @@ func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent,
 	}
 	if workspace {
 		defer func() { _ = a.setAside(agent) }() // or removeHome does, or says why not
-	} else if a.folderFree("delete agent", agent.Name) == nil { // it was renamed
+	} else if a.folderFree("delete agent", agent.Name) == nil { // people look for it under the last name
 		_ = a.root.Rename(agent.subtree(), path.Join(homes, string(agent.Name)))
 	}
 	a.mu.Lock()

@@ -69,11 +69,11 @@ func (r *Rings[T]) Forget(agent config.AgentID) {
 // A slow reader can miss some.
 func (r *Rings[T]) Read(ctx context.Context, agent config.AgentID, follow bool) iter.Seq2[T, error] {
 	return Follow(ctx, Seq(0), follow, func(_ context.Context, after Seq) ([]T, Seq, <-chan struct{}, error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if err := r.Check(agent); err != nil {
 			return nil, 0, nil, err
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		of := r.of(agent)
 		unread := max(0, min(len(of.items), int(of.last-after)))
 		return slices.Clone(of.items[len(of.items)-unread:]), of.last, of.changed.Next(), nil

@@ -113,7 +113,7 @@ func (v *Vault) current(ctx context.Context, k secrets.Key) (secrets.Value, erro
 	v.mu.Lock()
 	value := known.values[k]
 	v.mu.Unlock()
-	if looking == nil && value.Check() == nil { // and not older than fresh
+	if looking == nil && value.Check() == nil { // nobody is asking the store: the value is not older than fresh
 		return value, nil
 	}
 	value, err := v.open().Get(ctx, k)

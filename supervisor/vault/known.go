@@ -180,8 +180,8 @@ func (k *known) retire(key secrets.Key, by secrets.Value) {
 	k.former = k.former[max(0, len(k.former)-maxFormer):]
 }
 
-// learn makes a value known, which a program may get then. It fails for one more than maxSecrets, which would not be
-// redacted.
+// learn makes a value known to the redactor, so that a program may get it. It fails beyond maxSecrets, since the value
+// would not be redacted.
 func (v *Vault) learn(key secrets.Key, value secrets.Value) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

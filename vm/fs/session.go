@@ -27,8 +27,8 @@ const (
 	barelyFresh = time.Millisecond
 )
 
-// session is one mount of the share by the guest. Of the
-// embedded default, requests get ENOSYS, and the guest's kernel does not send them again: FLUSH
+// session is one mount of the share by the guest. Requests that it does not implement get ENOSYS from the
+// embedded default, and the guest's kernel does not send them again: FLUSH
 // (writes are written through), ACCESS and locks (the guest's kernel handles them), extended attributes
 // (which no copy of a home keeps), TMPFILE, IOCTL.
 type session struct {

@@ -208,7 +208,7 @@ func (s *run) visitor(p *pile) func(*os.File, string, string) error {
 	}
 }
 
-// say reports a file's matches up to the limit. Beyond it, the last match has no lines after it.
+// say reports a file's matches up to the limit. If there are more, it drops the lines after the last one.
 func (s *run) say(matches []Match) error {
 	kept := 0
 	for i, m := range matches {

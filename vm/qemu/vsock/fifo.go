@@ -2,7 +2,7 @@
 
 package vsock
 
-// fifo is a byte queue in a ring, which it has only while there are bytes in it. An idle connection so has none.
+// fifo is a byte queue. Its ring is allocated only while it holds bytes, so an idle connection has none.
 type fifo struct {
 	ring  []byte
 	start int // of the data
