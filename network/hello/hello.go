@@ -198,11 +198,11 @@ func sniffTLS(b []byte) (Kind, string, bool) {
 	return TLS, name, true
 }
 
-// firstBytes is a connection of which some bytes are known. Nothing is sent to it.
+// firstBytes is a connection that returns known bytes and then ends. It discards what is written.
 type firstBytes struct {
 	net.Conn
 	rest []byte
-	used bool // more was asked for
+	used bool // a read found no more bytes
 }
 
 func (f *firstBytes) Read(p []byte) (int, error) {

@@ -81,7 +81,7 @@ type Options struct {
 type Artifacts struct {
 	Options
 	root  *os.Root                     // all files are accessed through it
-	turns queue.Queues[config.AgentID] // an agent's drafts, each of which may take MaxSize on the disk
+	turns queue.Queues[config.AgentID] // an agent makes one draft at a time, since each may take MaxSize on the disk
 }
 
 var _ tools.Artifacts = (*Artifacts)(nil)

@@ -17,7 +17,7 @@ type readResult struct {
 func (r *readResult) Size() int { return r.size }
 func (r *readResult) Done()     { r.file.release() }
 
-// Bytes is not used: Readv is.
+// Bytes implements fuse.ReadResult. Only Readv is called.
 func (r *readResult) Bytes([]byte) ([]byte, fuse.Status) { return nil, fuse.ENOSYS }
 
 func (r *readResult) Readv(dst [][]byte) (int, fuse.Status) {

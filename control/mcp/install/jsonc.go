@@ -52,7 +52,7 @@ func (f jsonc) set(text []byte, at place, entry object) ([]byte, error) {
 	return d.add(&d.root, all.key, all.value), nil
 }
 
-// errTwice says that a key is in an object twice, of which the first is found and the last counts.
+// errTwice reports a duplicate key. Find returns the first member of that name, and decoders take the last.
 var errTwice = errors.New("a key is there twice")
 
 // unset removes the entry and a comma. Comments around it stay: a patch by hujson would take some of them for its own.
