@@ -25,10 +25,10 @@ const (
 	// guest cannot keep the host from dialling. At the limit a guest's request is reset and a dial
 	// fails with ENOBUFS. Their first windows add up to at most 64 MiB.
 	maxConns = 4096
-	// firstWindow is the receive window of a new connection. It grows to lastWindow (as in Linux)
-	// while the connection is read.
+	// firstWindow is the receive window of a new connection. While the connection is read, it grows to
+	// the guest's own, at most to lastWindow.
 	firstWindow = 16 << 10
-	lastWindow  = 256 << 10
+	lastWindow  = 2 << 20
 	// maxGrown bounds the memory of all windows beyond firstWindow. At the limit windows stop
 	// growing.
 	maxGrown = 64 << 20

@@ -2,17 +2,20 @@
 
 package vsock
 
-// fifo is a byte queue. Its ring is allocated only while it holds bytes, so an idle connection has none.
+import "math/bits"
+
+// fifo is a byte queue. Its ring is allocated only while it holds bytes, so an idle connection has none. Its
+// size is a power of two, as are those of windows.
 type fifo struct {
 	ring  []byte
 	start int // of the data
 	n     int // bytes in all
 }
 
-// fill appends n bytes from src. All of the data fits into a window.
-func (f *fifo) fill(src *iov, n, window int) {
-	if n > 0 && len(f.ring) < window {
-		ring := make([]byte, window)
+// fill appends n bytes from src.
+func (f *fifo) fill(src *iov, n int) {
+	if all := f.n + n; len(f.ring) < all {
+		ring := make([]byte, 1<<bits.Len(uint(all-1)))
 		f.n = f.take(ring[:f.n])
 		f.ring, f.start = ring, 0
 	}

@@ -28,7 +28,7 @@ const (
 	txData   = rxData + ringSize*slotSize
 	memSize  = txData + ringSize*slotSize
 
-	guestBuffer = 64 << 10 // per connection
+	guestBuffer = 32 << 10 // per connection
 )
 
 // fakeGuest is a driver and a network stack that echoes data.
@@ -187,10 +187,10 @@ func (g *fakeGuest) stack(h *header, data []byte) {
 	}
 }
 
-// echo sends back as much as the host's credit allows. The caller holds g.mu.
+// echo sends back as much as the host's credit and, as in Linux, its own buffer allow. The caller holds g.mu.
 func (g *fakeGuest) echo(k key, c *guestConn) {
 	for len(c.out) > 0 && g.conns[k] == c {
-		n := min(len(c.out), int(c.alloc-(c.txCnt-c.fwd)), 4096)
+		n := min(len(c.out), int(min(c.alloc, guestBuffer)-(c.txCnt-c.fwd)), 4096)
 		if n <= 0 {
 			return
 		}

@@ -188,19 +188,21 @@ func (c *Conn) received(n int, data iov) {
 		c.consumed(c.rgot)
 		n -= c.rgot
 	}
-	c.in.fill(&data, n, c.window)
+	c.in.fill(&data, n)
 	c.rcond.Broadcast()
 }
 
 // consumed updates the counters after n bytes were read. It widens the window, and sends a credit
-// update only when the guest may run short.
+// update only when the guest may run short. The guest's own window counts too: Linux sends no more than
+// it would receive.
 func (c *Conn) consumed(n int) {
 	c.fwdCnt += uint32(n)
-	if c.state != stateOpen || int(c.fwdCnt-c.fwdTold) < c.window/4 {
+	theirs := int(c.peerAlloc)
+	if c.state != stateOpen || int(c.fwdCnt-c.fwdTold) < min(c.window, theirs)/4 {
 		return
 	}
 	c.need |= needCredit
-	if c.window < lastWindow && c.d.grow(c.window) {
+	if c.window < min(theirs, lastWindow) && c.d.grow(c.window) {
 		c.window *= 2
 	}
 }
