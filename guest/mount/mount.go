@@ -33,7 +33,7 @@ const offerTime = 10 * time.Second
 type Manager struct {
 	rooms  *room.Manager
 	turns  queue.Queues[key]
-	offers sync.Map // of chan net.Conn by the connection's id
+	offers sync.Map // of chan socket by the connection's id
 
 	mu     sync.Mutex
 	mounts map[key]*mount
@@ -42,24 +42,30 @@ type Manager struct {
 // key identifies a mount.
 type key struct{ user, name string }
 
+// socket is a vsock connection of the guest's kernel.
+type socket interface {
+	net.Conn
+	syscall.Conn
+}
+
 // NewManager returns a manager without mounts.
 func NewManager(rooms *room.Manager) *Manager {
 	return &Manager{rooms: rooms, mounts: map[key]*mount{}}
 }
 
 // offer returns the channel on which a connection waits.
-func (m *Manager) offer(id string) chan net.Conn {
-	c, had := m.offers.LoadOrStore(id, make(chan net.Conn))
+func (m *Manager) offer(id string) chan socket {
+	c, had := m.offers.LoadOrStore(id, make(chan socket))
 	if !had {
 		time.AfterFunc(offerTime, func() { m.offers.Delete(id) })
 	}
-	return c.(chan net.Conn)
+	return c.(chan socket)
 }
 
 // Offer keeps a connection until Mount names its id. It closes one that nobody wants.
 func (m *Manager) Offer(id string, conn net.Conn) {
 	select {
-	case m.offer(id) <- conn:
+	case m.offer(id) <- conn.(socket):
 	case <-time.After(offerTime):
 		_ = conn.Close()
 	}
@@ -100,6 +106,7 @@ func (m *Manager) mount(ctx context.Context, k key, r *room.Room, q *guestpb.Mou
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	_ = protocol.SetWindow(n.conn, window) // on failure the default stays
 	tree, err := n.open(q.Write)
 	if err != nil {
 		_ = n.conn.Close()
@@ -170,7 +177,7 @@ type mount struct {
 	key     key
 	room    *room.Room
 	path    string
-	conn    net.Conn
+	conn    socket
 	fuse    *os.File // of /dev/fuse
 
 	making sync.Mutex // held while it is mounted or unmounted
@@ -290,14 +297,23 @@ func (n *mount) refresh() {
 	}
 }
 
-// maxMessage bounds a FUSE request or reply: 1 MiB of data, and its header.
-const maxMessage = 1<<20 + 64<<10
+const (
+	// maxMessage bounds a FUSE request or reply: 1 MiB of data, and its header.
+	maxMessage = 1<<20 + 64<<10
+	// window lets the host send a whole reply, and this kernel a whole request.
+	window = 2 << 20
+)
 
 // carry copies requests and replies until either side or the room ends.
 func (n *mount) carry() {
+	fuse, err := n.fuse.SyscallConn()
+	host, failed := n.conn.SyscallConn()
+	if errors.Join(err, failed) != nil {
+		return
+	}
 	done := make(chan struct{}, 2)
-	go func() { requests(n.conn, n.fuse); done <- struct{}{} }()
-	go func() { replies(n.fuse, n.conn); done <- struct{}{} }()
+	go func() { requests(file{host}, file{fuse}); done <- struct{}{} }()
+	go func() { replies(file{fuse}, file{host}); done <- struct{}{} }()
 	tick := time.NewTicker(refreshed)
 	defer tick.Stop()
 	for {
@@ -313,7 +329,7 @@ func (n *mount) carry() {
 }
 
 // requests copies the kernel's requests to the host. Each read returns one request.
-func requests(to io.Writer, fuse *os.File) {
+func requests(to io.Writer, fuse io.Reader) {
 	for buf := make([]byte, maxMessage); ; {
 		n, err := fuse.Read(buf)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINTR) { // a request that was given up

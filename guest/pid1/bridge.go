@@ -4,10 +4,8 @@ package pid1
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mdlayher/vsock"
-	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/guest/relay"
@@ -26,15 +24,7 @@ func dialBridge(ctx context.Context) (relay.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.SyscallConn()
-	if err == nil {
-		var refused error
-		err = raw.Control(func(fd uintptr) {
-			refused = unix.SetsockoptUint64(int(fd), unix.AF_VSOCK, unix.SO_VM_SOCKETS_BUFFER_SIZE, hostWindow)
-		})
-		err = errors.Join(err, refused)
-	}
-	if err != nil {
+	if err := protocol.SetWindow(c, hostWindow); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
