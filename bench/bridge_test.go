@@ -104,8 +104,9 @@ func newAskWorld(b *testing.B) *askWorld {
 	bridged := bridgetest.New(b)
 	g, err := boot.Boot(b.Context(), boot.Spec{
 		Driver: &qemu.Driver{}, Image: lab.Image(b, lab.DebianPack(b)), Hostname: "bench", Bridge: bridged.Server,
-		Config: vm.Config{Name: "bench", CPUs: cpus, Memory: memoryMB << 20, Disks: []vm.Disk{{Path: data}}, ConsoleLog: filepath.Join(dir, "console.log")},
-		Shares: []boot.Share{{Share: vm.Share{Tag: "workspace", Path: workspace, Ownership: vm.OwnershipSubtree, Subtrees: &folders}, MountPoint: "/workspace"}},
+		Config: vm.Config{Name: "bench", CPUs: cpus, Memory: memoryMB << 20, Disks: []vm.Disk{{Path: data}}, ConsoleLog: filepath.Join(dir, "console.log"),
+			Shares: []vm.Share{{Tag: "workspace", Path: workspace, Ownership: vm.OwnershipSubtree, Subtrees: &folders}}},
+		MountPoints: map[string]string{"workspace": "/workspace"},
 	})
 	if err != nil {
 		b.Fatal(err)

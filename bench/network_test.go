@@ -185,8 +185,8 @@ func bootWithSlirp(b *testing.B, o *network.Options) *boot.Guest {
 	buildInto(b, programs, "netload")
 	g, err := boot.Boot(b.Context(), boot.Spec{
 		Driver: lab.Driver(&qemu.Driver{}), Image: lab.Image(b, lab.DebianPack(b)), Hostname: "network", Network: o,
-		Config: vm.Config{Name: "network", CPUs: cpus, Memory: memoryMB << 20, ConsoleLog: filepath.Join(b.TempDir(), "console.log")},
-		Shares: []boot.Share{{Share: vm.Share{Tag: "programs", Path: programs, ReadOnly: true, Ownership: vm.OwnershipEverybody}, MountPoint: "/mnt/programs"}},
+		Config: vm.Config{Name: "network", CPUs: cpus, Memory: memoryMB << 20, ConsoleLog: filepath.Join(b.TempDir(), "console.log"),
+			Shares: []vm.Share{{Tag: "programs", Path: programs, ReadOnly: true, Ownership: vm.OwnershipEverybody}}},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -37,7 +37,7 @@ func newBoot() *cobra.Command {
 		withFlag(&flags.pack, "pack", `the pack to boot: auto, alpine, debian, or a pack's name or path (default: the setting "pack")`),
 		withFlag(&flags.cpus, "cpus", `virtual processors (default: the setting "cpus")`),
 		withFlag(&flags.memory, "memory", `memory, as in 512M or 2G (default: the setting "memoryGB")`),
-		withFlag(&flags.shares, "share", "share a folder, as FOLDER:TAG or FOLDER:TAG:ro for reading only; the guest sees it as "+shareRoot+"/TAG"),
+		withFlag(&flags.shares, "share", "share a folder, as FOLDER:TAG or FOLDER:TAG:ro for reading only; the guest sees it as /mnt/TAG"),
 		withFlag(&flags.network, "network", "give the guest a network: the internet, and what the setting networkRules allows"),
 		archFlag(&flags.arch),
 		func(cmd *cobra.Command) { cmd.Flags().SetInterspersed(false) }) // the rest belongs to the command
@@ -116,9 +116,6 @@ func explain(m vm.Machine, err error) error {
 	return cmp.Or(m.Err(), err)
 }
 
-// shareRoot is the guest's folder in which shares are mounted by tag.
-const shareRoot = "/mnt"
-
 // spec returns the machine for the flags and settings, without its image and files.
 func (f bootFlags) spec(s config.Settings) (boot.Spec, error) {
 	spec := boot.Spec{
@@ -159,22 +156,18 @@ func parseMemory(text string) (int64, error) {
 }
 
 // parseShare parses FOLDER:TAG or FOLDER:TAG:ro. The driver checks the tag.
-func parseShare(text string) (boot.Share, error) {
+func parseShare(text string) (vm.Share, error) {
 	rest, readOnly := strings.CutSuffix(text, ":ro")
 	at := strings.LastIndexByte(rest, ':')
 	if at < 1 || at == len(rest)-1 {
-		return boot.Share{}, fault.Newf(fault.InvalidArgs, "read --share", text, "not FOLDER:TAG").
+		return vm.Share{}, fault.Newf(fault.InvalidArgs, "read --share", text, "not FOLDER:TAG").
 			Advise("Write the folder, a colon and a short name for it: ~/project:project, with :ro at the end to protect it.")
 	}
 	folder, err := filepath.Abs(rest[:at])
 	if err != nil {
-		return boot.Share{}, fault.New(fault.InvalidArgs, "read --share", text, err)
+		return vm.Share{}, fault.New(fault.InvalidArgs, "read --share", text, err)
 	}
-	tag := rest[at+1:]
-	return boot.Share{
-		Share:      vm.Share{Tag: tag, Path: folder, ReadOnly: readOnly, MinFree: boot.MinFree},
-		MountPoint: filepath.Join(shareRoot, tag),
-	}, nil
+	return vm.Share{Tag: rest[at+1:], Path: folder, ReadOnly: readOnly, MinFree: boot.MinFree}, nil
 }
 
 // packRef parses a pack on the command line. Unlike in the settings, a path may be relative if it

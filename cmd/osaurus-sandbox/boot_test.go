@@ -272,14 +272,14 @@ func TestParseShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
-		text, path, mount string
-		readOnly          bool
+		text, path, tag string
+		readOnly        bool
 	}{
-		{"/srv/a:a", "/srv/a", "/mnt/a", false},
-		{"/srv/a:a:ro", "/srv/a", "/mnt/a", true},
-		{"/srv/a:b:c:ro", "/srv/a:b", "/mnt/c", true},
-		{".:work", here, "/mnt/work", false},
-		{"x:ro:ro", filepath.Join(here, "x"), "/mnt/ro", true},
+		{"/srv/a:a", "/srv/a", "a", false},
+		{"/srv/a:a:ro", "/srv/a", "a", true},
+		{"/srv/a:b:c:ro", "/srv/a:b", "c", true},
+		{".:work", here, "work", false},
+		{"x:ro:ro", filepath.Join(here, "x"), "ro", true},
 		{"/srv/a", "", "", false},
 		{"/srv/a:", "", "", false},
 		{"/srv/a:ro", "", "", false},
@@ -287,7 +287,7 @@ func TestParseShare(t *testing.T) {
 		{"", "", "", false},
 	} {
 		s, err := parseShare(tc.text)
-		if s.Path != tc.path || s.MountPoint != tc.mount || s.ReadOnly != tc.readOnly {
+		if s.Path != tc.path || s.Tag != tc.tag || s.ReadOnly != tc.readOnly {
 			t.Errorf("parseShare(%q) = %+v", tc.text, s)
 		}
 		if (tc.path == "") != (err != nil && fault.KindOf(err) == fault.InvalidArgs) {

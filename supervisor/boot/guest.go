@@ -2,9 +2,11 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
+	"path"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -35,6 +37,9 @@ const (
 	offGrace   = 20 * time.Second // for the whole power-off
 )
 
+// mountPoints is the guest's folder for shares without a place.
+const mountPoints = "/mnt"
+
 // MinFree is the disk space that guests leave free on the disk of a share, since
 // a host with a full disk cannot even save its settings.
 const MinFree = 512 << 20
@@ -48,17 +53,12 @@ type Spec struct {
 	// changes outside its shares, which is gone when the machine ends without one.
 	vm.Config
 	Hostname string // the guest's own
-	Shares   []Share
+	// MountPoints are the places of shares in the guest, by tag. Others are mounted in /mnt.
+	MountPoints map[string]string
 	// Network configures the gateway. Without it, the guest has no network.
 	Network *network.Options
 	// Bridge answers requests of programs in the guest. It may be nil.
 	Bridge Bridge
-}
-
-// Share is a folder of the host and its place in the guest.
-type Share struct {
-	vm.Share
-	MountPoint string
 }
 
 // Bridge answers requests of programs in guests.
@@ -236,9 +236,6 @@ func (s Spec) machineConfig() vm.Config {
 	c := s.Config
 	c.Arch, c.Kernel, c.Initrd = s.Image.Arch, s.Image.Kernel, s.Image.Initrd
 	c.Disks = append([]vm.Disk{{Path: s.Image.Base, ReadOnly: true}}, c.Disks...)
-	for _, share := range s.Shares {
-		c.Shares = append(c.Shares, share.Share)
-	}
 	return c
 }
 
@@ -246,7 +243,7 @@ func (s Spec) machineConfig() vm.Config {
 func (s Spec) guestBoot() *guestpb.Boot {
 	b := &guestpb.Boot{Hostname: s.Hostname, Base: s.Image.BaseDigest.String(), Network: s.Network != nil}
 	for _, share := range s.Shares {
-		b.Mounts = append(b.Mounts, &guestpb.Mount{Tag: share.Tag, Path: []byte(share.MountPoint), ReadOnly: share.ReadOnly})
+		b.Mounts = append(b.Mounts, &guestpb.Mount{Tag: share.Tag, Path: []byte(cmp.Or(s.MountPoints[share.Tag], path.Join(mountPoints, share.Tag))), ReadOnly: share.ReadOnly})
 	}
 	return b
 }

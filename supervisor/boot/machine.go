@@ -78,12 +78,13 @@ func (s *Site) spec(set config.Settings) (Spec, error) {
 		Config: vm.Config{
 			Name: name, CPUs: set.CPUs, Memory: int64(set.MemoryGB) << 30, Disks: []vm.Disk{{Path: s.home.DataDisk()}},
 			ConsoleLog: filepath.Join(logs, "console.log"),
+			Shares: []vm.Share{
+				{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree},
+				{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree},
+				{Tag: outputTag, Path: s.home.Output(), Ownership: common, MinFree: MinFree},
+			},
 		},
-		Shares: []Share{
-			{Share: vm.Share{Tag: workspaceTag, Path: s.home.Workspace(), Subtrees: s.folders, MinFree: MinFree}, MountPoint: workspaceMount},
-			{Share: vm.Share{Tag: sharedTag, Path: s.home.SharedFolder(), Ownership: common, MinFree: MinFree}, MountPoint: sharedMount},
-			{Share: vm.Share{Tag: outputTag, Path: s.home.Output(), Ownership: common, MinFree: MinFree}, MountPoint: outputMount},
-		},
+		MountPoints: map[string]string{workspaceTag: workspaceMount, sharedTag: sharedMount, outputTag: outputMount},
 	}
 	if set.Network == config.NetworkOutbound {
 		spec.Network = &s.network

@@ -211,13 +211,13 @@ func (h *home) boot(t testing.TB) {
 	})
 	g, err := boot.Boot(context.Background(), boot.Spec{
 		Driver: h.driver, Image: h.image, Hostname: hostname, Network: h.network, Bridge: h.programs.Server,
-		Config: vm.Config{Name: "rooms", CPUs: 2, Memory: 2 << 30, Disks: []vm.Disk{{Path: h.data}}, ConsoleLog: log},
-		Shares: []boot.Share{
-			{Share: vm.Share{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees}, MountPoint: "/workspace"},
-			{Share: vm.Share{Tag: "shared", Path: h.folder.SharedFolder(), Ownership: supported(t, vm.OwnershipEverybody)}, MountPoint: guest.SharedDir},
-			{Share: vm.Share{Tag: "output", Path: t.TempDir(), Ownership: supported(t, vm.OwnershipEverybody)}, MountPoint: "/output"},
-			{Share: vm.Share{Tag: "input", Path: t.TempDir(), ReadOnly: true}, MountPoint: "/mnt/input"},
-		},
+		Config: vm.Config{Name: "rooms", CPUs: 2, Memory: 2 << 30, Disks: []vm.Disk{{Path: h.data}}, ConsoleLog: log, Shares: []vm.Share{
+			{Tag: "workspace", Path: h.workspace, Ownership: h.ownership, Subtrees: &h.subtrees},
+			{Tag: "shared", Path: h.folder.SharedFolder(), Ownership: supported(t, vm.OwnershipEverybody)},
+			{Tag: "output", Path: t.TempDir(), Ownership: supported(t, vm.OwnershipEverybody)},
+			{Tag: "input", Path: t.TempDir(), ReadOnly: true},
+		}},
+		MountPoints: map[string]string{"workspace": "/workspace", "shared": guest.SharedDir, "output": "/output"},
 	})
 	if err != nil {
 		t.Fatal(err)
