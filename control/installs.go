@@ -84,7 +84,7 @@ func (s installService) onPlugin(ctx context.Context, agent, plugin, action stri
 type installStream = *connect.ServerStream[controlpb.InstallPluginResponse]
 
 // reportTo returns a function that sends the progress of an installation.
-func (s installService) reportTo(stream installStream) progress.Func {
+func reportTo(stream installStream) progress.Func {
 	return reporting(stream, func(e *controlpb.ProgressEvent) *controlpb.InstallPluginResponse {
 		return &controlpb.InstallPluginResponse{Progress: e}
 	})
@@ -92,7 +92,7 @@ func (s installService) reportTo(stream installStream) progress.Func {
 
 // Install installs a plugin of the library.
 func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginRequest, stream installStream) error {
-	action, report := "plugin.install", s.reportTo(stream)
+	action, report := "plugin.install", reportTo(stream)
 	if r.Update {
 		action = "plugin.update"
 	}
@@ -122,7 +122,7 @@ func (s installService) Install(ctx context.Context, r *controlpb.InstallPluginR
 
 // Register installs a plugin that an agent has written.
 func (s installService) Register(ctx context.Context, r *controlpb.RegisterPluginRequest, stream installStream) error {
-	subject, report := cmp.Or(r.GetPlugin(), "a recipe that was handed over"), s.reportTo(stream)
+	subject, report := cmp.Or(r.GetPlugin(), "a recipe that was handed over"), reportTo(stream)
 	answer, err := answeredFor(ctx, s.service, r.Agent, "plugin.register", subject, func(agent agents.Agent) (*controlpb.InstalledPlugin, error) {
 		a := toolhost.AgentOf(agent)
 		recipe, err := s.written(ctx, a, r)

@@ -31,7 +31,7 @@ type Prompt struct {
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`   // its name, or its id if it was deleted; @host: a secret of this host
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`     // secret, network, folder (to mount one) or review (to accept changes to one)
 	Secret        string                 `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"` // name of the secret
-	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"` // that the secret is for, or that connects; empty: the agent itself
+	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"` // which the secret is for, or which connects; empty: the agent itself
 	Text          string                 `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`     // from the asking program; do not trust it
 	Asked         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=asked,proto3" json:"asked,omitempty"`
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=deadline,proto3" json:"deadline,omitempty"`

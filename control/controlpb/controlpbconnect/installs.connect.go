@@ -57,15 +57,14 @@ type InstallsClient interface {
 	// Install installs or updates a plugin from the library. It reports progress, and finally the
 	// plugin. A failed or cancelled installation is undone.
 	Install(context.Context, *controlpb.InstallPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
-	// Register makes a plugin of what an agent has written, as the agent itself does by its
-	// tool: it is checked, restricted to what an agent may give itself, kept in the library and
-	// installed for the agent. Its tools can be called when the call returns. The plugin's warnings say
-	// also what of its recipe was changed.
+	// Register makes a plugin of what an agent has written, as the agent's own tool does. It checks the
+	// recipe, restricts it to what an agent may give itself, keeps it in the library and installs it for the
+	// agent. The plugin's warnings also name what was changed in its recipe.
 	Register(context.Context, *controlpb.RegisterPluginRequest) (*connect.ServerStreamForClient[controlpb.InstallPluginResponse], error)
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
-	// Enable restores the plugin's tools and starts its daemon and handlers, or removes and stops them.
-	// Its files stay.
+	// Enable offers the plugin's tools again and starts its daemon and handlers. With disable, it
+	// withdraws the tools and stops the rest. Its files stay.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)
@@ -184,15 +183,14 @@ type InstallsHandler interface {
 	// Install installs or updates a plugin from the library. It reports progress, and finally the
 	// plugin. A failed or cancelled installation is undone.
 	Install(context.Context, *controlpb.InstallPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error
-	// Register makes a plugin of what an agent has written, as the agent itself does by its
-	// tool: it is checked, restricted to what an agent may give itself, kept in the library and
-	// installed for the agent. Its tools can be called when the call returns. The plugin's warnings say
-	// also what of its recipe was changed.
+	// Register makes a plugin of what an agent has written, as the agent's own tool does. It checks the
+	// recipe, restricts it to what an agent may give itself, keeps it in the library and installs it for the
+	// agent. The plugin's warnings also name what was changed in its recipe.
 	Register(context.Context, *controlpb.RegisterPluginRequest, *connect.ServerStream[controlpb.InstallPluginResponse]) error
 	// Uninstall removes a plugin from an agent, with its folder, secrets and configuration.
 	Uninstall(context.Context, *controlpb.UninstallPluginRequest) (*controlpb.UninstallPluginResponse, error)
-	// Enable restores the plugin's tools and starts its daemon and handlers, or removes and stops them.
-	// Its files stay.
+	// Enable offers the plugin's tools again and starts its daemon and handlers. With disable, it
+	// withdraws the tools and stops the rest. Its files stay.
 	Enable(context.Context, *controlpb.EnablePluginRequest) (*controlpb.InstalledPluginResponse, error)
 	// Verify compares plugins with what was installed, and repairs them.
 	Verify(context.Context, *controlpb.VerifyPluginsRequest) (*controlpb.VerifyPluginsResponse, error)

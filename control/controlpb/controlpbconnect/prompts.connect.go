@@ -46,12 +46,13 @@ const (
 
 // PromptsClient is a client for the osaurus.control.v1.Prompts service.
 type PromptsClient interface {
-	// List returns the waiting prompts, oldest first, and with ended also the last ones that ended.
+	// List returns the waiting prompts, oldest first. With ended, it adds the last ones that ended.
 	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
 	// Watch returns the waiting prompts, oldest first, now and after each change.
 	Watch(context.Context, *controlpb.WatchPromptsRequest) (*connect.ServerStreamForClient[controlpb.WatchPromptsResponse], error)
-	// Answer answers a prompt, or refuses: the asking program gets user_denied, or no connection this time. A secret goes into the secret store and nowhere else. If it cannot be
-	// stored, or what an answer brings about fails, the prompt keeps waiting.
+	// Answer answers a prompt or refuses it. After a refusal, the program gets user_denied, or no connection
+	// this time. A secret goes into the secret store and nowhere else. If storing it or acting on another
+	// answer fails, the prompt keeps waiting.
 	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error)
 }
 
@@ -119,12 +120,13 @@ func (c *promptsClient) Answer(ctx context.Context, req *controlpb.AnswerPromptR
 
 // PromptsHandler is an implementation of the osaurus.control.v1.Prompts service.
 type PromptsHandler interface {
-	// List returns the waiting prompts, oldest first, and with ended also the last ones that ended.
+	// List returns the waiting prompts, oldest first. With ended, it adds the last ones that ended.
 	List(context.Context, *controlpb.ListPromptsRequest) (*controlpb.ListPromptsResponse, error)
 	// Watch returns the waiting prompts, oldest first, now and after each change.
 	Watch(context.Context, *controlpb.WatchPromptsRequest, *connect.ServerStream[controlpb.WatchPromptsResponse]) error
-	// Answer answers a prompt, or refuses: the asking program gets user_denied, or no connection this time. A secret goes into the secret store and nowhere else. If it cannot be
-	// stored, or what an answer brings about fails, the prompt keeps waiting.
+	// Answer answers a prompt or refuses it. After a refusal, the program gets user_denied, or no connection
+	// this time. A secret goes into the secret store and nowhere else. If storing it or acting on another
+	// answer fails, the prompt keeps waiting.
 	Answer(context.Context, *controlpb.AnswerPromptRequest) (*controlpb.PromptResponse, error)
 }
 
