@@ -47,11 +47,7 @@ func scan(row store.Row) (a Agent, err error) {
 // add gives a new agent its user and uid and saves it.
 func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 	const op = "create agent"
-	settings, err := json.Marshal(a.Settings)
-	if err != nil {
-		return a, fault.New(fault.Execution, op, string(a.Name), err)
-	}
-	err = r.db.Write(ctx, op, func(tx *sql.Tx) error {
+	err := r.db.Write(ctx, op, func(tx *sql.Tx) error {
 		if err := tx.QueryRowContext(ctx, "SELECT next FROM agent_marks").Scan(&a.UID); err != nil {
 			return err
 		}
@@ -67,7 +63,7 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO agents (uid, id, name, user, folder, created, settings, unfinished) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), string(settings), a.Unfinished)
+			a.UID, a.ID, a.Name, a.User, a.Folder, a.Created.UnixNano(), store.JSON(a.Settings), a.Unfinished)
 		return err
 	})
 	return a, err
@@ -75,11 +71,7 @@ func (r registry) add(ctx context.Context, a Agent) (Agent, error) {
 
 // update saves an agent's name and settings.
 func (r registry) update(ctx context.Context, op string, a Agent) error {
-	settings, err := json.Marshal(a.Settings)
-	if err != nil {
-		return fault.New(fault.Execution, op, string(a.Name), err)
-	}
-	_, err = r.db.Exec(ctx, op, "UPDATE agents SET name = ?, settings = ? WHERE uid = ?", a.Name, string(settings), a.UID)
+	_, err := r.db.Exec(ctx, op, "UPDATE agents SET name = ?, settings = ? WHERE uid = ?", a.Name, store.JSON(a.Settings), a.UID)
 	return err
 }
 
@@ -136,11 +128,7 @@ func (a *Agents) Unchanged(ctx context.Context, op string, do func(Saved) error)
 // memory and tasks. No uid is given again. It may be repeated, and comes before Open.
 func Restore(ctx context.Context, db *store.DB, saved Saved) error {
 	const op = "restore agents"
-	text, err := json.Marshal(saved)
-	if err != nil {
-		return err
-	}
-	next := uint32(0)
+	text, next := store.JSON(saved), uint32(0)
 	for _, a := range saved.Agents {
 		next = max(next, after(a.UID))
 	}
@@ -150,16 +138,16 @@ func Restore(ctx context.Context, db *store.DB, saved Saved) error {
 			return err
 		}
 		return errors.Join(
-			run("DELETE FROM agents WHERE uid NOT IN (SELECT value->>'uid' FROM json_each(?, '$.agents'))", string(text)),
+			run("DELETE FROM agents WHERE uid NOT IN (SELECT value->>'uid' FROM json_each(?, '$.agents'))", text),
 			run("UPDATE agents SET name = '~' || uid, user = '~' || uid, folder = '~' || uid"), // names may have gone from one agent to another
 			run(`INSERT INTO agents (uid, id, name, user, folder, created, settings, unfinished)
 				SELECT value->>'uid', value->>'id', value->>'name', value->>'user', value->>'folder', unixepoch(value->>'created') * 1000000000, value->>'settings',
 				coalesce(value->>'unfinished', false)
 				FROM json_each(?, '$.agents') WHERE true
-				ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings, unfinished = excluded.unfinished`, string(text)),
+				ON CONFLICT (uid) DO UPDATE SET name = excluded.name, user = excluded.user, folder = excluded.folder, settings = excluded.settings, unfinished = excluded.unfinished`, text),
 			run("UPDATE agent_marks SET next = max(next, ?)", next),
 			run("DELETE FROM agent_remains"),
-			run("INSERT INTO agent_remains (user) SELECT value FROM json_each(?, '$.remains')", string(text)),
+			run("INSERT INTO agent_remains (user) SELECT value FROM json_each(?, '$.remains')", text),
 		)
 	})
 }

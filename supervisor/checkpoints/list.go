@@ -19,6 +19,7 @@ import (
 	"osaurus-sandbox/internal/printable"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/agents"
+	"osaurus-sandbox/supervisor/store"
 )
 
 // maxCompared bounds the files of a call whose lines are counted.
@@ -107,7 +108,7 @@ func (c *Checkpoints) count(ctx context.Context, call *Call) error {
 		}
 	}
 	call.Counts = n
-	_, err := c.DB.Exec(ctx, opWrite, "UPDATE history SET counts = ? WHERE agent = ? AND call = ?", column{n}, call.Agent, call.Number)
+	_, err := c.DB.Exec(ctx, opWrite, "UPDATE history SET counts = ? WHERE agent = ? AND call = ?", store.JSON(n), call.Agent, call.Number)
 	return err
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -87,23 +85,11 @@ func (n *Counts) Lines() string {
 // trees are the trees of all roots at one time, by their names; nil if they are not known.
 type trees map[string]history.Digest
 
-// column is a value that a column has as JSON.
-type column struct{ value any }
-
-// Value implements driver.Valuer.
-func (c column) Value() (driver.Value, error) {
-	text, err := json.Marshal(c.value)
-	return string(text), err
-}
-
-// Scan implements sql.Scanner.
-func (c column) Scan(from any) error { return json.Unmarshal([]byte(fmt.Sprint(from)), c.value) }
-
 const columns = "agent, call, began, ended, tool, summary, outcome, undoes, undone, changed, counts, before, after"
 
 func scan(row store.Row) (c Call, err error) {
 	err = row.Scan(&c.Agent, &c.Number, store.Time(&c.Began), store.Time(&c.Ended), &c.Tool, &c.Summary, &c.Outcome, &c.Undoes, &c.Undone,
-		&c.Changed, column{&c.Counts}, column{&c.before}, column{&c.after})
+		&c.Changed, store.JSON(&c.Counts), store.JSON(&c.before), store.JSON(&c.after))
 	return c, err
 }
 
@@ -121,7 +107,7 @@ func (c *Checkpoints) put(ctx context.Context, calls ...*Call) error {
 			}
 			_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO history ("+columns+") VALUES (?"+strings.Repeat(", ?", strings.Count(columns, ","))+")",
 				call.Agent, call.Number, call.Began.UnixNano(), store.Nanos(call.Ended), call.Tool, call.Summary, call.Outcome, call.Undoes, call.Undone,
-				call.Changed, column{call.Counts}, column{call.before}, column{call.after})
+				call.Changed, store.JSON(call.Counts), store.JSON(call.before), store.JSON(call.after))
 			if err != nil {
 				return err
 			}
@@ -208,7 +194,7 @@ func (c *Checkpoints) pruneTo(ctx context.Context, limit, enough int64) error {
 // referred returns all trees that rows refer to.
 func (c *Checkpoints) referred(ctx context.Context) (list []history.Digest, err error) {
 	rows, err := store.Select(ctx, c.DB, opRead, func(row store.Row) (t trees, err error) {
-		err = row.Scan(column{&t})
+		err = row.Scan(store.JSON(&t))
 		return t, err
 	}, "SELECT before FROM history UNION SELECT after FROM history")
 	for _, t := range rows {

@@ -2,8 +2,6 @@
 package events
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"osaurus-sandbox/internal/printable"
@@ -51,14 +49,7 @@ func (e Event) bounded() Event {
 }
 
 // scan reads a row: seq, time, kind, cause, fields.
-func scan(row store.Row) (Event, error) {
-	var e Event
-	var fields string
-	if err := row.Scan(&e.Seq, store.Time(&e.Time), &e.Kind, &e.Cause, &fields); err != nil {
-		return e, err
-	}
-	if err := json.Unmarshal([]byte(fields), &e.Fields); err != nil {
-		return e, fmt.Errorf("the fields of event %d: %w", e.Seq, err)
-	}
-	return e, nil
+func scan(row store.Row) (e Event, err error) {
+	err = row.Scan(&e.Seq, store.Time(&e.Time), &e.Kind, &e.Cause, store.JSON(&e.Fields))
+	return e, err
 }

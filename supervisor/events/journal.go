@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -130,11 +129,7 @@ func (j *Journal) writeQueue() error {
 			e := &batch[i]
 			last++
 			e.Seq = last
-			fields, err := json.Marshal(e.Fields)
-			if err != nil {
-				return err
-			}
-			if _, err := tx.ExecContext(ctx, "INSERT INTO events VALUES (?, ?, ?, ?, ?)", e.Seq, e.Time.UnixNano(), e.Kind, e.Cause, string(fields)); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO events VALUES (?, ?, ?, ?, ?)", e.Seq, e.Time.UnixNano(), e.Kind, e.Cause, store.JSON(e.Fields)); err != nil {
 				return err
 			}
 		}

@@ -183,10 +183,7 @@ func has(f bridge.EventFilter, topic bridge.Topic) bool {
 	return len(f.Topics) == 0 || slices.ContainsFunc(f.Topics, func(t bridge.Topics) bool { return t.Holds(topic) })
 }
 
-func scanEvent(row store.Row) (bridge.Event, error) {
-	var e bridge.Event
-	var payload string
-	err := row.Scan(&e.Seq, store.Time(&e.Time), &e.Topic, &e.Agent, &e.Source, &payload)
-	e.Payload = json.RawMessage(payload)
+func scanEvent(row store.Row) (e bridge.Event, err error) {
+	err = row.Scan(&e.Seq, store.Time(&e.Time), &e.Topic, &e.Agent, &e.Source, (*[]byte)(&e.Payload))
 	return e, err
 }

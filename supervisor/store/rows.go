@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -115,3 +117,20 @@ func (n nanos) Scan(column any) error {
 	}
 	return nil
 }
+
+// JSON is a column that has a value as JSON. To read it, pass a pointer to the value.
+func JSON(value any) interface {
+	driver.Valuer
+	sql.Scanner
+} {
+	return document{value}
+}
+
+type document struct{ value any }
+
+func (d document) Value() (driver.Value, error) {
+	text, err := json.Marshal(d.value)
+	return string(text), err
+}
+
+func (d document) Scan(column any) error { return json.Unmarshal([]byte(fmt.Sprint(column)), d.value) }
