@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/progress"
@@ -17,11 +16,10 @@ import (
 type backupService struct{ service }
 
 func snapshotProto(m snapshots.Snapshot) *controlpb.Snapshot {
-	p := &controlpb.Snapshot{Name: m.Name, Base: m.Base, Bytes: m.Bytes, Agents: protos(m.Agents, func(a agents.Agent) string { return string(a.Name) })}
-	if !m.Created.IsZero() {
-		p.Created = timestamppb.New(m.Created)
+	return &controlpb.Snapshot{
+		Name: m.Name, Created: moment(m.Created), Base: m.Base, Bytes: m.Bytes,
+		Agents: protos(m.Agents, func(a agents.Agent) string { return string(a.Name) }),
 	}
-	return p
 }
 
 type snapshotStream = *connect.ServerStream[controlpb.SnapshotProgress]

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/supervisor/agents"
@@ -18,7 +17,7 @@ type memoryService struct{ service }
 
 func factProto(f services.Fact) *controlpb.Fact {
 	return &controlpb.Fact{
-		Id: int64(f.ID), Content: f.Content, Salience: f.Salience, Source: f.Source, Pinned: f.Pinned, Created: timestamppb.New(f.Created),
+		Id: int64(f.ID), Content: f.Content, Salience: f.Salience, Source: f.Source, Pinned: f.Pinned, Created: moment(f.Created),
 	}
 }
 

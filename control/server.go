@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/controlpb/controlpbconnect"
@@ -163,7 +162,7 @@ func (s service) Hello(_ context.Context, r *controlpb.HelloRequest) (*controlpb
 	}
 	return &controlpb.HelloResponse{
 		Version: version, Program: s.Program, Pid: int32(os.Getpid()),
-		Home: string(s.Sandbox.Home()), Started: timestamppb.New(s.began),
+		Home: string(s.Sandbox.Home()), Started: moment(s.began),
 	}, nil
 }
 

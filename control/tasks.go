@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/control/controlpb"
@@ -18,7 +17,7 @@ type taskService struct{ service }
 func taskProto(t services.Task) *controlpb.Task {
 	return &controlpb.Task{
 		Id: string(t.ID), Agent: string(t.Name), Text: t.Text, Key: t.Key, Source: t.Source, Depth: uint32(t.Depth), State: string(t.State),
-		Created: timestamppb.New(t.Created), Until: timestamppb.New(t.Until), Attempts: uint32(t.Attempts), Worker: t.Worker,
+		Created: moment(t.Created), Until: moment(t.Until), Attempts: uint32(t.Attempts), Worker: t.Worker,
 		Ended: moment(t.Ended), Result: t.Result,
 	}
 }

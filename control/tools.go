@@ -29,15 +29,8 @@ func (s toolService) List(_ context.Context, r *controlpb.ListToolsRequest) (*co
 	if r.Lean {
 		profile = tools.Lean
 	}
-	answer := &controlpb.ListToolsResponse{}
-	for _, t := range s.Tools.List(toolhost.AgentOf(agent), profile) {
-		p, err := toolProto(t)
-		if err != nil {
-			return nil, err
-		}
-		answer.Tools = append(answer.Tools, p)
-	}
-	return answer, nil
+	list, err := parseAll(s.Tools.List(toolhost.AgentOf(agent), profile), toolProto)
+	return &controlpb.ListToolsResponse{Tools: list}, err
 }
 
 func toolProto(t tools.Tool) (*controlpb.Tool, error) {
