@@ -30,15 +30,9 @@ type Options struct {
 	// Key returns the endpoint's API key. If it fails with secrets.Missing, no key is sent: local
 	// endpoints often need none.
 	Key func(context.Context) (secrets.Value, error)
-	// Plugins, if not nil, says which plugins may ask models.
-	Plugins Plugins
-}
-
-// Plugins knows the plugins of agents.
-type Plugins interface {
-	// MayInfer reports whether a plugin's recipe lets it ask models, and whether the agent has the
-	// plugin. A name that is not an installed plugin counts as the agent itself.
-	MayInfer(agent config.AgentID, plugin config.PluginID) (may, installed bool)
+	// MayInfer reports whether a plugin's recipe lets it ask models, and whether the agent has the plugin. A name that
+	// is not an installed plugin counts as the agent itself. It may be nil.
+	MayInfer func(agent config.AgentID, plugin config.PluginID) (may, installed bool)
 }
 
 // Service answers chats. It is a bridge.Inference.
@@ -98,10 +92,10 @@ func (s *Service) Chat(ctx context.Context, who bridge.Caller, chat bridge.Chat,
 
 // permit refuses a plugin whose recipe does not let it ask models.
 func (s *Service) permit(who bridge.Caller) error {
-	if s.options.Plugins == nil || who.Plugin == "" {
+	if s.options.MayInfer == nil || who.Plugin == "" {
 		return nil
 	}
-	if may, installed := s.options.Plugins.MayInfer(who.Agent, who.Plugin); may || !installed {
+	if may, installed := s.options.MayInfer(who.Agent, who.Plugin); may || !installed {
 		return nil
 	}
 	return fault.New(fault.Rejected, op, "", errors.New("the plugin "+string(who.Plugin)+" may not")).

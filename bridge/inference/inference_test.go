@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return secrets.ParseValue(w.key)
 		},
-		Plugins: w.permits,
+		MayInfer: w.permits.MayInfer,
 	})
 	t.Cleanup(func() {
 		w.Close()

@@ -67,8 +67,7 @@ type daemon struct {
 	tokens   *bridge.Tokens
 	bridge   *bridge.Server
 	machines *machine.Fleet // holds api.Sandbox, which all agents share
-	ending   sync.Once
-	ended    error // of ending
+	stop     func() error   // ends the guest once; later calls wait and return the same error
 
 	asker   *egress.Asker
 	config  *services.PluginConfig
@@ -158,7 +157,12 @@ func (d *daemon) makeSandbox(ctx context.Context) (err error) {
 		return err
 	}
 	d.machines = machine.NewFleet(d.api.Sandbox)
-	d.after(func() error { return d.stop(ctx) })
+	d.stop = sync.OnceValue(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		defer cancel()
+		return d.api.Sandbox.Close(ctx)
+	})
+	d.after(d.stop)
 	return nil
 }
 
@@ -302,7 +306,7 @@ func (d *daemon) nameOf(id config.AgentID) (config.AgentName, bool) {
 func (d *daemon) makeServices(context.Context) error {
 	d.api.Memory, d.api.Tasks = services.NewMemory(d.db, d.api.Vault.Clean), services.NewTasks(d.db, d.api.Vault.Clean, d.api.Events.Note)
 	models := inference.New(inference.Options{
-		Settings: func() config.Inference { return d.api.Sandbox.Settings().Inference }, Key: d.api.Vault.InferenceKey, Plugins: d.permits(),
+		Settings: func() config.Inference { return d.api.Sandbox.Settings().Inference }, Key: d.api.Vault.InferenceKey, MayInfer: d.permits().MayInfer,
 	})
 	d.closes(models.Close)
 	d.bridge.Services = bridge.Services{
@@ -349,15 +353,5 @@ func (w watched) Note(e events.Event) {
 func (d *daemon) end(ctx context.Context) error {
 	d.api.Prompts.Close()
 	d.api.Sessions.Close() // it reads transcripts from the guest
-	return d.stop(ctx)
-}
-
-// stop ends the guest once. Later calls wait and return the same error.
-func (d *daemon) stop(ctx context.Context) error {
-	d.ending.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
-		defer cancel()
-		d.ended = d.api.Sandbox.Close(ctx)
-	})
-	return d.ended
+	return d.stop()
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/guest/guestpb"
@@ -58,15 +59,7 @@ type Spec struct {
 	// Network configures the gateway. Without it, the guest has no network.
 	Network *network.Options
 	// Bridge answers requests of programs in the guest. It may be nil.
-	Bridge Bridge
-}
-
-// Bridge answers requests of programs in guests.
-type Bridge interface {
-	// Serve answers the connections of one guest until the listener is closed.
-	// Each connection has a UID method that names the Linux user in the guest.
-	// Serve may run for several guests at once.
-	Serve(net.Listener) error
+	Bridge *bridge.Server
 }
 
 // Guest is a running machine whose guest answers.
@@ -154,14 +147,14 @@ func (g *Guest) Gateway() *network.Gateway { return g.gateway }
 
 // serveBridge starts the bridge on the machine's port and returns the key that its
 // connections need.
-func (g *Guest) serveBridge(bridge Bridge) ([]byte, error) {
+func (g *Guest) serveBridge(server *bridge.Server) ([]byte, error) {
 	inner, err := g.Machine.Listen(protocol.BridgePort)
 	if err != nil {
 		return nil, err
 	}
 	key := protocol.NewBridgeKey()
 	listener, ended := protocol.ListenBridge(inner, key), make(chan error, 1)
-	go func() { ended <- bridge.Serve(listener) }()
+	go func() { ended <- server.Serve(listener) }()
 	g.closeFirst(sync.OnceValue(func() error {
 		err := listener.Close()
 		if served := <-ended; !errors.Is(served, net.ErrClosed) {

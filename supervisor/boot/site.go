@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/embedded"
 	"osaurus-sandbox/internal/fault"
@@ -25,7 +26,7 @@ type Site struct {
 	driver  vm.Driver
 	arch    vm.Arch
 	folders *vm.Subtrees
-	bridge  Bridge
+	bridge  *bridge.Server
 	network network.Options
 
 	sources *sources.Sources
@@ -44,7 +45,7 @@ type prepared struct {
 
 // New returns the site of a home for guests of arch. folders are the agents' folders in the
 // workspace. The bridge may be nil. gateway configures the network of guests that have one.
-func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees, bridge Bridge, gateway network.Options) *Site {
+func New(home config.Home, driver vm.Driver, arch vm.Arch, folders *vm.Subtrees, bridge *bridge.Server, gateway network.Options) *Site {
 	return &Site{
 		home: home, driver: driver, arch: arch, folders: folders, bridge: bridge, network: gateway,
 		sources: sources.New(home.Packs(), home.Downloads()),

@@ -11,7 +11,6 @@ import (
 	"osaurus-sandbox/network"
 	"osaurus-sandbox/network/policy"
 	"osaurus-sandbox/secrets"
-	"osaurus-sandbox/supervisor/machine"
 	"osaurus-sandbox/supervisor/prompts"
 )
 
@@ -23,10 +22,7 @@ const answerLasts = 2 * time.Minute
 // AskOptions configure an Asker.
 type AskOptions struct {
 	Policies *Policies
-	// Prompts asks a person: *prompts.Broker.
-	Prompts interface {
-		Ask(context.Context, prompts.Question, machine.Cause) (prompts.Choice, error)
-	}
+	Prompts  *prompts.Broker
 }
 
 // Asker asks people about flows that no rule names. Its methods may be called from any goroutine.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
@@ -33,8 +34,8 @@ type Options struct {
 	// Folders are the owners of folders in the workspace, which may change while the
 	// guest runs; nil is none.
 	Folders *vm.Subtrees
-	// Bridge answers requests from programs in the guest; nil is nobody.
-	Bridge boot.Bridge
+	// Bridge answers requests from programs in the guest; may be nil.
+	Bridge *bridge.Server
 	// Network configures the gateway of guests with a network.
 	Network network.Options
 	// Record records the events; it may be nil.
