@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,7 +20,7 @@ func chat(c *call) error {
 	if err := c.decode(&in, "messages"); err != nil {
 		return err
 	}
-	question := Chat{Model: cmp.Or(in.Model, "default")}
+	question := Chat{Model: in.Model}
 	for _, text := range in.Messages {
 		var m struct{ Role, Content *string }
 		if json.Unmarshal(text, &m) == nil && m.Role != nil && m.Content != nil { // ignore other members, as client libraries expect

@@ -27,7 +27,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/api/config/last_sync", "", 200, `{"value":"a \"b\"\n"}`, "config last_sync"},
 		{"GET", "/api/config/nothing", "", 404, `{"error":"read config nothing","kind":"not_found"}`, "config nothing"},
 		{"POST", "/api/config/empty", `{"value":""}`, 200, `{}`, "config empty="},
-		{"POST", "/api/inference/chat", `{"messages":[{"role":"user","content":"hi"}]}`, 200, `{"content":"hello, you"}`, "chat default [{user hi}]"},
+		{"POST", "/api/inference/chat", `{"messages":[{"role":"user","content":"hi"}]}`, 200, `{"content":"hello, you"}`, "chat  [{user hi}]"},
 		{"POST", "/api/inference/chat", `{"model":"m","messages":[{"role":"user"},{"role":1,"content":"a"},7,{"role":"user","content":"hi","x":1}]}`, 200, `{"content":"hello, you"}`, "chat m [{user hi}]"},
 		{"POST", "/api/agent/dispatch", `{"task":"go"}`, 200, `{"task_id":"6f1d3a52-6a2e-4a3e-9d5c-6f6b8a0e8e11"}`, "task go "},
 		{"POST", "/api/agent/dispatch", `{"task":"go","agent_id":"0b7c3d5e-9f1a-4c1e-8a55-0f6a1b2c3d4e","external_session_key":"k"}`, 200, `{"task_id":"6f1d3a52-6a2e-4a3e-9d5c-6f6b8a0e8e11"}`, "task go k"},

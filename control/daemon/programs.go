@@ -22,13 +22,11 @@ type programs struct {
 // Record implements bridge.Audit. The log has what cannot be recorded.
 func (p programs) Record(ctx context.Context, who bridge.Caller, action bridge.Action, subject string, err error) {
 	clean := p.secret(who.Agent)
-	e := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: "bridge", Action: string(action), Subject: clean.Text(subject), Outcome: audit.OutcomeOf(err)}
+	e := audit.Entry{UID: os.Getuid(), Agent: who.Name, Client: "bridge", Action: string(action), Subject: clean.Text(subject)}.Of(err)
 	if who.Plugin != "" {
 		e.Client += " for plugin " + string(who.Plugin)
 	}
-	if err != nil {
-		e.Detail = clean.Text(err.Error())
-	}
+	e.Detail = clean.Text(e.Detail)
 	if _, err := p.audit.Record(ctx, e); err != nil {
 		p.log.Error("the audit lacks an entry", "agent", who.Name, "action", action, "outcome", e.Outcome, "error", err)
 	}

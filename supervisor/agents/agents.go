@@ -177,9 +177,7 @@ func (a *Agents) Get(ref string) (Agent, error) {
 	if err != nil {
 		return Agent{}, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return m.Agent, nil
+	return a.agentOf(m), nil
 }
 
 // Has reports whether an agent with the id exists.

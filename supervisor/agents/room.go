@@ -145,11 +145,7 @@ func (r Room) run(ctx context.Context, op, subject string, cmd engine.Command) (
 		return exit, err
 	}
 	defer l.Release()
-	p, err := l.Exec(ctx, agent.User, cmd)
-	if err == nil {
-		exit, err = p.Wait()
-	}
-	if err != nil {
+	if exit, err = engine.Run(ctx, l.Room(agent.User), cmd); err != nil {
 		return exit, r.agents.broken(op, subject, agent, err)
 	}
 	return exit, nil

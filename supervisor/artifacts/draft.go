@@ -132,7 +132,7 @@ func (f *file) Close() error {
 // Keep makes the draft an artifact. Its name gets a number if the session has one of that name.
 func (d *Draft) Keep(ctx context.Context, description string) (tools.Artifact, error) {
 	const op = "share"
-	defer d.close()
+	defer d.Discard()
 	f, a := d.made, d.of
 	if f.Files == 0 {
 		return tools.Artifact{}, fault.Newf(fault.InvalidArgs, op, f.Name, "there is no file in it").Advise("Write the file first, or share a folder that has one.")
@@ -177,10 +177,7 @@ func (d *Draft) Keep(ctx context.Context, description string) (tools.Artifact, e
 }
 
 // Discard removes the draft unless it was kept.
-func (d *Draft) Discard() error { return d.close() }
-
-// close removes the draft's folder.
-func (d *Draft) close() error {
+func (d *Draft) Discard() error {
 	if d.gone {
 		return nil
 	}

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxText bounds each text of an entry. A longer one is cut, and its digest added.
@@ -84,11 +84,7 @@ func cut(text string) string {
 	if len(valid) <= maxText && valid == text {
 		return text
 	}
-	end := min(len(valid), maxText)
-	for end < len(valid) && !utf8.RuneStart(valid[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s… (%d bytes, SHA-256 %x)", valid[:end], len(text), sha256.Sum256([]byte(text)))
+	return fmt.Sprintf("%s… (%d bytes, SHA-256 %x)", printable.First(valid, maxText), len(text), sha256.Sum256([]byte(text)))
 }
 
 // domain begins the hashed data, so that it cannot be confused with other data or a later

@@ -20,8 +20,6 @@ const (
 	MaxFlows = 500
 	// maxName and maxText bound the texts of a kept flow in bytes, which the guest chooses.
 	maxName, maxText = 255, 200
-	// portDNS and no address are the target of a query.
-	portDNS = 53
 )
 
 // Verdict is what happened to a flow.
@@ -171,7 +169,7 @@ func bounded(f network.Flow) network.Flow {
 
 // isLookup reports whether a flow is a query to the gateway: of the gateway, or as the log keeps it.
 func isLookup(t policy.Target) bool {
-	return t.Protocol == "" || t.Protocol == policy.UDP && t.Port == portDNS && !t.Addr.IsValid()
+	return t.Protocol == "" || t.Protocol == policy.UDP && t.Port == network.PortDNS && !t.Addr.IsValid()
 }
 
 // Forget drops the log of a deleted agent. Readers that follow it end with an error.

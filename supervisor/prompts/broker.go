@@ -184,26 +184,21 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, 
 			return now, false, err
 		}
 	}
-	b.finish(w, to, string(by))
-	return b.now(w), true, nil
-}
-
-// end ends a prompt unless it has ended. It waits for an answer that is being stored.
-func (b *Broker) end(w *waiting, to State, cause string) {
-	_, _, _ = b.settle(context.Background(), w.ID, to, machine.Cause(cause), nil)
-}
-
-// finish ends a prompt. The caller holds its turn.
-func (b *Broker) finish(w *waiting, to State, cause string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w.State, w.Cause, w.Ended = to, cause, time.Now().UTC()
+	w.State, w.Cause, w.Ended = to, string(by), time.Now().UTC()
 	b.waiting = slices.DeleteFunc(b.waiting, func(other *waiting) bool { return other == w })
 	b.ended = append(b.ended, w)
 	b.ended = b.ended[max(0, len(b.ended)-maxEnded):]
 	b.changed.Notify()
 	b.note(w.Prompt)
 	close(w.done)
+	return w.Prompt, true, nil
+}
+
+// end ends a prompt unless it has ended. It waits for an answer that is being stored.
+func (b *Broker) end(w *waiting, to State, cause string) {
+	_, _, _ = b.settle(context.Background(), w.ID, to, machine.Cause(cause), nil)
 }
 
 // Forget cancels the prompts of a deleted agent.

@@ -143,7 +143,7 @@ func (r *recorder) save(p place, last use) error {
 		r.open[p] = l.Guest
 		r.note(SessionStarted, last.by, last.agent, map[string]string{"session": string(p.id)})
 	}
-	return r.kept.save(ctx, p.uid, p.id, redactTranscript(secrets.Scrubber(), text))
+	return r.kept.save(ctx, p.uid, p.id, secrets.Scrubber().Excerpt(text))
 }
 
 // closed notes that a session was closed. The caller holds saving.

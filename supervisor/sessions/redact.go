@@ -23,12 +23,6 @@ func redactResult(s *redact.Scrubber, r *engine.ShellResult) {
 	r.Dir, r.RestartCause = s.Text(r.Dir), s.Text(r.RestartCause)
 }
 
-// redactTranscript removes secrets from the end of a terminal's text, where
-// one may be half typed.
-func redactTranscript(s *redact.Scrubber, text string) string {
-	return string(s.Part([]byte(text), redact.Before|redact.After))
-}
-
 // redactJob removes secrets from a job's command.
 func (m *Manager) redactJob(agent agents.Agent, j engine.Job) engine.Job {
 	s := m.Agents.Redacted(agent)

@@ -165,7 +165,7 @@ func (r Room) Transcript(ctx context.Context, id config.SessionID) (string, uint
 		defer l.Release()
 		text, _, err := l.Room(agent.User).Transcript(ctx, id)
 		if err == nil {
-			return redactTranscript(r.manager.Agents.Redact(ctx, agent).Scrubber(), text), 0, nil
+			return r.manager.Agents.Redact(ctx, agent).Scrubber().Excerpt(text), 0, nil
 		}
 		if fault.KindOf(err) != fault.NotFound {
 			missing = err

@@ -209,11 +209,7 @@ func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 	if v.Declared == nil || who.Plugin == "" {
 		return nil
 	}
-	names, installed := v.Declared(who.Agent, who.Plugin)
-	if !installed {
-		return nil
-	}
-	if slices.Contains(names, name) {
+	if names, installed := v.Declared(who.Agent, who.Plugin); !installed || slices.Contains(names, name) {
 		return nil
 	}
 	return fault.New(fault.Rejected, "read secret", string(name), errors.New("the plugin "+string(who.Plugin)+" does not declare it")).
