@@ -162,6 +162,20 @@ func TestSwappedAfterReview(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	equalMaps(t, "real", w.has(), want)
+	// What the agent has put into a folder was not reviewed with the folder.
+	w.agentFolder("d")
+	w.agent("d/seen", "good\n", 0o644)
+	out = w.compute()
+	var picks []Pick
+	for _, c := range out.Changes {
+		if strings.HasPrefix(c.Path, "d") {
+			picks = append(picks, Pick{Path: c.Path, ID: c.ID})
+		}
+	}
+	w.agent("d/later", "evil\n", 0o644)
+	if w.try2(picks...); w.has()["d/seen"] == "" || w.has()["d/later"] != "" {
+		t.Errorf("%v", w.has())
+	}
 	// Between its look and the write, too.
 	w.reached = func(string) {
 		w.entries["b"].data = []byte("more evil\n")
@@ -197,6 +211,7 @@ func TestLongFileChangesMeanwhile(t *testing.T) {
 func TestOutsideLinks(t *testing.T) {
 	for target, out := range map[string]bool{
 		"a": false, "../a": false, "../../a": true, "/a": true, "..": false, "../..": true, "b/../a": true, ".hidden": false, "./a": false, "b/c": false, "..a": false, "../.git/hooks": true,
+		".../../x": true, "../.../..": true, "./../a": false, "b/./../../a": true,
 	} {
 		if got := leadsOut("d/link", target); got != out {
 			t.Errorf("d/link -> %s leads out: %v", target, got)

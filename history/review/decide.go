@@ -50,7 +50,8 @@ func (r *Review) choose(ctx context.Context, sel Selection, needed func(*change)
 	report, used := &Report{}, map[string]bool{}
 	var list []chosen
 	for _, c := range all {
-		covering := l.covering(c.Path)
+		// A pick of a version says nothing about what is below it: nobody has seen what is there by now.
+		covering := slices.DeleteFunc(l.covering(c.Path), func(p string) bool { return p != c.Path && sel.Picks[l.paths[p]].ID != "" })
 		way := l.ways[c.Path] && needed(c)
 		if len(covering) == 0 && len(names) > 0 && !way {
 			continue

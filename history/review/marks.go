@@ -9,6 +9,7 @@ import (
 
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/gitignore"
+	"osaurus-sandbox/internal/nofollow"
 )
 
 // hostRuns lists what programs on the host run when a person works in the folder. The
@@ -76,10 +77,8 @@ func inGit(name string) bool {
 	})
 }
 
-// leadsOut reports whether a symlink at a path may lead out of the folder. ".." counts only
-// at the beginning: elsewhere it would follow a link on the way.
+// leadsOut reports whether a symlink at a path may lead out of the folder, or into a .git.
 func leadsOut(name, target string) bool {
-	to := path.Join(parent(name), target)
-	climbed := strings.TrimLeft(target, "./")
-	return path.IsAbs(target) || to == ".." || strings.HasPrefix(to, "../") || slices.Contains(strings.Split(climbed, "/"), "..") || inGit(to)
+	const top = "top"
+	return !nofollow.StaysBelow(top, path.Join(top, name), target) || inGit(path.Join(parent(name), target))
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/nofollow"
 	"osaurus-sandbox/vm/image/untar"
 )
 
@@ -81,7 +82,7 @@ func (u *unpacker) take(h *tar.Header, content io.Reader) error {
 		u.sum.Files++
 		err = u.root.Link(h.Linkname, h.Name)
 	case tar.TypeSymlink:
-		if !staysBelow(u.name, h.Name, h.Linkname) {
+		if !nofollow.StaysBelow(u.name, h.Name, h.Linkname) {
 			u.sum.leaveOut(h.Name)
 			return nil
 		}
@@ -115,24 +116,6 @@ func (u *unpacker) file(h *tar.Header, mode fs.FileMode, content io.Reader) erro
 	u.sum.Files++
 	u.sum.Bytes += n
 	return errors.Join(err, f.Close(), u.root.Chtimes(h.Name, h.ModTime, h.ModTime))
-}
-
-// staysBelow reports whether a link's target is below top. Targets may contain ".." only at the
-// start, so that other links on the way cannot lead out, and must never go above top, whose name
-// another folder may have.
-func staysBelow(top, name, target string) bool {
-	highest, down := path.Dir(name), false
-	for part := range strings.SplitSeq(target, "/") {
-		switch {
-		case part == ".." && down:
-			return false
-		case part == "..":
-			highest = path.Dir(highest)
-		case part != ".":
-			down = true
-		}
-	}
-	return !path.IsAbs(target) && (highest == top || strings.HasPrefix(highest, top+"/"))
 }
 
 // put moves from to to, merging folders. Both are below root.

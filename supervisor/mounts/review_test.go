@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"osaurus-sandbox/engine"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/history/review"
@@ -248,5 +249,23 @@ func TestSubmit(t *testing.T) {
 		if _, err := os.Stat(r.app + "/" + path); (err == nil) != there {
 			t.Errorf("%s: %v", path, err)
 		}
+	}
+}
+
+// killedRoom is a room whose commands are killed.
+type killedRoom struct{ engine.Room }
+
+func (killedRoom) Exec(context.Context, engine.Command) (engine.Process, error) {
+	return killedProcess{}, nil
+}
+
+type killedProcess struct{ engine.Process }
+
+func (killedProcess) Wait() (engine.Exit, error) { return engine.Exit{Signal: engine.SIGKILL}, nil }
+
+// TestWriterIsKilled: the agent can kill what writes to its mount.
+func TestWriterIsKilled(t *testing.T) {
+	if err := view(killedRoom{}, "/mnt/app")(t.Context(), "a", history.Entry{Kind: history.File}, strings.NewReader("x")); fault.KindOf(err) != fault.Execution {
+		t.Errorf("%v", err)
 	}
 }

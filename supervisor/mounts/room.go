@@ -63,7 +63,7 @@ func view(room engine.Room, at string) review.View {
 			Args:  []string{"/bin/sh", "-c", writing, "sh", path.Join(at, file), string(max(e.Kind, '-')), fmt.Sprintf("%o", e.Mode.Perm()), e.Target},
 			Stdin: content, Stdout: &output, Stderr: &output, MaxOutput: maxScriptOutput,
 		})
-		if err == nil && exit.Code != 0 {
+		if err == nil && exit.Status() != 0 {
 			err = fault.Newf(fault.Execution, "write mounted file", file, "%s", printable.Clip(strings.TrimSpace(output.String())))
 		}
 		return err
