@@ -9,7 +9,6 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
@@ -84,8 +83,8 @@ func (s agentService) Fork(ctx context.Context, r *controlpb.ForkAgentRequest, s
 		}
 		made, err := s.Agents.Fork(ctx, string(from.ID), agents.New{Name: r.Name, Settings: r.Settings}, r.Stop, fill, callerOf(ctx).cause())
 		if err == nil && r.Secrets {
-			if err = s.copySecrets(ctx, from, made); err != nil {
-				err = fmt.Errorf("%s is made, but without all secrets: %w", made.Name, err)
+			if err = s.Vault.Copy(ctx, from.ID, made.ID); err != nil {
+				err = fmt.Errorf("%s was created, but not all secrets were copied: %w", made.Name, err)
 			}
 		}
 		return made, err
@@ -94,27 +93,4 @@ func (s agentService) Fork(ctx context.Context, r *controlpb.ForkAgentRequest, s
 		return err
 	}
 	return stream.Send(&controlpb.ForkAgentResponse{Agent: s.proto(made)})
-}
-
-// copySecrets gives an agent the secrets of another one. Those that are bound to hosts stay with their
-// agent: a person has allowed that one to use them.
-func (s agentService) copySecrets(ctx context.Context, from, to agents.Agent) error {
-	keys, err := s.Vault.List(ctx, from.ID)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if _, bound := s.Vault.Binding(key); bound {
-			continue
-		}
-		value, err := s.Vault.Get(ctx, bridge.Caller{Agent: from.ID, Name: from.Name, User: from.User, Plugin: key.Plugin}, key.Name)
-		if err != nil {
-			return err
-		}
-		key.Agent = to.ID
-		if err := s.Vault.Set(ctx, key, value); err != nil {
-			return err
-		}
-	}
-	return nil
 }

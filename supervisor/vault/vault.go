@@ -262,6 +262,26 @@ func (v *Vault) DeleteAll(ctx context.Context, agent config.AgentID) (int, error
 	return len(keys), err
 }
 
+// Copy gives an agent the secrets of another one. Those that are bound to hosts stay with their agent: a
+// person has allowed that one to use them.
+func (v *Vault) Copy(ctx context.Context, from, to config.AgentID) error {
+	keys, err := v.List(ctx, from)
+	for _, key := range keys {
+		if _, bound := v.Bindings.find(key); bound {
+			continue
+		}
+		value, err := v.open().Get(ctx, key)
+		if err == nil {
+			key.Agent = to
+			err = v.Set(ctx, key, value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // Names is List without a dialog: a locked store is an error.
 func (v *Vault) Names(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	store := v.open()
