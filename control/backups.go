@@ -87,14 +87,14 @@ func (s backupService) Import(ctx context.Context, stream *connect.ClientStream[
 	how, data := stream.Msg(), received(stream, func() []byte { return stream.Msg().GetData() })
 	data.rest = how.Data
 	n := note{action: "agent.import", subject: how.Name, strict: true}
-	if how.Network {
-		n.detail = "with its network"
+	if how.Settings {
+		n.detail = "with its settings"
 	}
 	if how.OtherPack {
 		n.detail = strings.TrimPrefix(n.detail+", also from another base", ", ")
 	}
 	made, err := answered(ctx, s.service, n, func() (agents.Agent, error) {
-		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Network: how.Network, OtherBase: how.OtherPack}, data, callerOf(ctx).cause())
+		return s.Agents.Import(ctx, agents.Import{Name: how.Name, Settings: how.Settings, OtherBase: how.OtherPack}, data, callerOf(ctx).cause())
 	})
 	return &controlpb.ImportAgentResponse{Id: string(made.ID), Name: string(made.Name)}, err
 }

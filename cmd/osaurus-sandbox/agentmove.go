@@ -84,5 +84,5 @@ func newAgentImport() *cobra.Command {
 	},
 		withFlag(&how.Name, "as", "the agent's name (default that of the archive)"),
 		withFlag(&how.OtherPack, "other-pack", "import it even if it was exported with another pack or toolbox"),
-		withFlag(&how.Network, "network", "take what the agent may reach from the archive"))
+		withFlag(&how.Settings, "settings", "take the agent's settings from the archive"))
 }

@@ -462,8 +462,8 @@ func (x *ExportAgentRequest) GetAgent() string {
 
 type ImportAgentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`        // empty is that of the archive
-	Network       bool                   `protobuf:"varint,2,opt,name=network,proto3" json:"network,omitempty"` // take what the agent may reach from the archive
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`          // empty is that of the archive
+	Settings      bool                   `protobuf:"varint,2,opt,name=settings,proto3" json:"settings,omitempty"` // take the agent's settings from the archive, not those of a new agent
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	OtherPack     bool                   `protobuf:"varint,4,opt,name=other_pack,json=otherPack,proto3" json:"other_pack,omitempty"` // even if it was exported with another base: what the agent installed is left out
 	unknownFields protoimpl.UnknownFields
@@ -507,9 +507,9 @@ func (x *ImportAgentRequest) GetName() string {
 	return ""
 }
 
-func (x *ImportAgentRequest) GetNetwork() bool {
+func (x *ImportAgentRequest) GetSettings() bool {
 	if x != nil {
-		return x.Network
+		return x.Settings
 	}
 	return false
 }
@@ -608,10 +608,10 @@ const file_backups_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
 	"\x16DeleteSnapshotResponse\"*\n" +
 	"\x12ExportAgentRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\"u\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\"w\n" +
 	"\x12ImportAgentRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\anetwork\x18\x02 \x01(\bR\anetwork\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bsettings\x18\x02 \x01(\bR\bsettings\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1d\n" +
 	"\n" +
 	"other_pack\x18\x04 \x01(\bR\totherPack\"9\n" +

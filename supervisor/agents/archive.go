@@ -84,7 +84,7 @@ func (a *Agents) export(ctx context.Context, rooms engine.Snapshots, agent Agent
 // Import says how an agent is imported.
 type Import struct {
 	Name      string // or empty, for that of the archive
-	Network   bool   // take what it may reach from the archive; otherwise it is what a new agent may
+	Settings  bool   // take its settings from the archive; otherwise they are those of a new agent
 	OtherBase bool   // leave out what it changed outside of its home if that needs another base
 }
 
@@ -117,8 +117,8 @@ func (a *Agents) Import(ctx context.Context, how Import, from io.Reader, by mach
 			if err := store.Unpack(ctx, c.Home, unpacked); err != nil {
 				return err
 			}
-			if fresh := config.AgentDefaults(); !how.Network {
-				c.Settings.Network, c.Settings.NetworkObserve, c.Settings.NetworkRules = fresh.Network, fresh.NetworkObserve, fresh.NetworkRules
+			if !how.Settings {
+				c.Settings = config.AgentDefaults()
 			}
 			made, err = a.createFilled(ctx, New{Name: cmp.Or(how.Name, string(c.Name))}, c.Settings, func(to Agent) error {
 				home, err := a.OpenHome(to)

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -57,7 +58,7 @@ func listing(t testing.TB, dir string) (list []string) {
 func TestExportImport(t *testing.T) {
 	w, other := newWorld(t), newWorld(t)
 	w.create("alice")
-	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.processes": "77", "network": "allow", "network.rules": "allow localhost:80"}, by)
+	_, err := w.Set(t.Context(), "alice", map[string]string{"limits.processes": "77", "autonomousExec.enabled": "true", "network": "allow", "network.rules": "allow localhost:80"}, by)
 	w.must(err)
 	home := w.home.AgentHome("alice")
 	at := func(name string) string { return filepath.Join(home, name) }
@@ -81,12 +82,14 @@ func TestExportImport(t *testing.T) {
 	if archive.Len() > 1<<20 {
 		t.Errorf("the archive has %d bytes", archive.Len())
 	}
-	for _, network := range []bool{false, true} {
-		name := map[bool]string{false: "", true: "carol"}[network]
-		got, err := other.Import(t.Context(), agents.Import{Name: name, Network: network}, bytes.NewReader(archive.Bytes()), by)
+	exported, err := w.Get("alice")
+	w.must(err)
+	for _, settings := range []bool{false, true} {
+		name := map[bool]string{false: "", true: "carol"}[settings]
+		got, err := other.Import(t.Context(), agents.Import{Name: name, Settings: settings}, bytes.NewReader(archive.Bytes()), by)
 		other.must(err)
-		if string(got.Name) != map[bool]string{false: "alice", true: "carol"}[network] || got.Folder != got.Name || got.Settings.Limits.Processes != 77 ||
-			(got.Settings.Network == config.NetworkAllow) != network || (len(got.Settings.NetworkRules) > 0) != network {
+		if string(got.Name) != map[bool]string{false: "alice", true: "carol"}[settings] || got.Folder != got.Name ||
+			!reflect.DeepEqual(got.Settings, map[bool]config.AgentSettings{false: config.AgentDefaults(), true: exported.Settings}[settings]) {
 			t.Errorf("imported %+v", got)
 		}
 		arrived := other.home.AgentHome(got.Name)
