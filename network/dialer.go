@@ -34,14 +34,16 @@ const (
 
 // hostDialer reaches the outside as this computer's programs do.
 type hostDialer struct {
-	direct   net.Dialer
-	resolver *net.Resolver
-	proxy    func(*url.URL) (*url.URL, error)
+	*net.Resolver // it implements names.Records
+	direct        net.Dialer
+	proxy         func(*url.URL) (*url.URL, error)
 }
+
+var _ names.Records = (*hostDialer)(nil)
 
 // newHostDialer reads the proxy settings of the environment, in capitals and in lower case.
 func newHostDialer() *hostDialer {
-	return &hostDialer{resolver: net.DefaultResolver, proxy: httpproxy.FromEnvironment().ProxyFunc()}
+	return &hostDialer{Resolver: net.DefaultResolver, proxy: httpproxy.FromEnvironment().ProxyFunc()}
 }
 
 // LookupNetIP implements Dialer. The final dot keeps search domains out. It asks for IPv6 addresses
@@ -54,9 +56,9 @@ func (d *hostDialer) LookupNetIP(ctx context.Context, name string) ([]netip.Addr
 		defer cancel()
 		ctx = limited
 	}
-	addrs, err := d.resolver.LookupNetIP(ctx, "ip4", name+".")
+	addrs, err := d.Resolver.LookupNetIP(ctx, "ip4", name+".")
 	if missing, ok := errors.AsType[*net.DNSError](err); ok && missing.IsNotFound {
-		addrs, err = d.resolver.LookupNetIP(ctx, "ip6", name+".")
+		addrs, err = d.Resolver.LookupNetIP(ctx, "ip6", name+".")
 	}
 	if err != nil && proxy != nil {
 		err = names.ErrByProxy

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/subnet"
+	"osaurus-sandbox/network/names"
 	"osaurus-sandbox/network/networktest"
 	"osaurus-sandbox/network/policy"
 )
@@ -101,7 +102,7 @@ func TestNamesThatOnlyTheProxyResolves(t *testing.T) {
 	t.Setenv("no_proxy", "direct.example")
 	l := newLab(t, func(g *Gateway) {
 		d := newHostDialer()
-		d.resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }}
+		d.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }}
 		g.dialer = d
 		g.dns = g.newNameServer()
 	})
@@ -205,5 +206,35 @@ func TestConnectionsProbeTheirPeers(t *testing.T) {
 	failed := raw.Control(func(fd uintptr) { probes, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE) })
 	if failed != nil || err != nil || probes == 0 {
 		t.Errorf("SO_KEEPALIVE is %d, %v, %v", probes, failed, err)
+	}
+}
+
+// The gateway finds by a type assertion that the dialer resolves TXT, MX and SRV.
+func TestHostDialerResolvesOtherTypes(t *testing.T) {
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		m.Answer = []dns.RR{&dns.TXT{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassINET}, Txt: []string{"word"}}}
+		_ = w.WriteMsg(m)
+	})}
+	done := make(chan struct{})
+	started := make(chan struct{})
+	server.NotifyStartedFunc = func() { close(started) }
+	go func() { defer close(done); _ = server.ActivateAndServe() }()
+	<-started
+	t.Cleanup(func() { _ = server.Shutdown(); <-done })
+	d := newHostDialer()
+	d.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", pc.LocalAddr().String())
+	}}
+	records, ok := Dialer(d).(names.Records)
+	if !ok {
+		t.Fatal("the dialer resolves no TXT")
+	}
+	if texts, err := records.LookupTXT(t.Context(), "some.example."); err != nil || len(texts) != 1 || texts[0] != "word" {
+		t.Errorf("TXT: %q, %v", texts, err)
 	}
 }
