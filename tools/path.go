@@ -89,7 +89,7 @@ func (a Agent) absolute(field, text string) (string, error) {
 
 // hostLike reports whether a path looks like one on the person's computer.
 func hostLike(text string) bool {
-	for _, prefix := range []string{"/Users/", "/home/", "/Volumes/", "/mnt/"} {
+	for _, prefix := range []string{"/Users/", "/home/", "/Volumes/"} {
 		if strings.HasPrefix(text, prefix) {
 			return true
 		}
