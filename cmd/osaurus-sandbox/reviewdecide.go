@@ -176,6 +176,10 @@ func (d *decision) ask(ctx context.Context, c *call, what string) error {
 	return nil
 }
 
+// maxShownName bounds the end of a file's name that names its versions: with what stands before it, a file system
+// takes up to 255 bytes.
+const maxShownName = 200
+
 func newReviewOpen() *cobra.Command {
 	var tool string
 	return daemonCommand("open AGENT MOUNT [PATH...]", func(ctx context.Context, c *call) error {
@@ -196,6 +200,7 @@ func newReviewOpen() *cobra.Command {
 			opened++
 			// All names in the folder are this program's, except for the end.
 			name := strings.NewReplacer("/", "-", "\n", "-").Replace(path.Base(change.Path))
+			name = name[max(0, len(name)-maxShownName):]
 			before, after := filepath.Join(dir, fmt.Sprint(opened, "-folder-", name)), filepath.Join(dir, fmt.Sprint(opened, "-agent-", name))
 			if err := writeVersion(ctx, c, before, change.Path, false, change.WasFile); err != nil {
 				return err
