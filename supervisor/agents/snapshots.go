@@ -19,7 +19,7 @@ const (
 // BeforeInstall begins the names of the snapshots that are made before packages are installed.
 const BeforeInstall config.SnapshotName = "before-install"
 
-// Snapshots does something with the snapshots of the room.
+// Snapshots does something with the snapshots of the room, which may end it. The next command makes it again.
 func (r Room) Snapshots(ctx context.Context, do func(*machine.Lease, engine.Snapshots, Agent) error) error {
 	l, agent, err := r.Enter(ctx)
 	if err != nil {
@@ -29,6 +29,9 @@ func (r Room) Snapshots(ctx context.Context, do func(*machine.Lease, engine.Snap
 	s, err := snapshotsOf(l)
 	if err == nil {
 		err = do(l, s, agent)
+	}
+	if m, missing := r.agents.find(r.agent); missing == nil {
+		r.agents.setMade(m, made{in: l.Guest})
 	}
 	if err != nil {
 		return r.agents.orDeleted(agent, err)

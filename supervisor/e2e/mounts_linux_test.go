@@ -48,7 +48,7 @@ func TestMounts(t *testing.T) {
 		name string
 		run  func()
 	}{
-		{"edit and build", m.edit}, {"three hunks", m.hunks}, {"reject", m.reject}, {"undo", m.undo}, {"merge", m.merge}, {"a new guest", m.restart}, {"modes", m.modes}, {"ends", m.ends},
+		{"edit and build", m.edit}, {"three hunks", m.hunks}, {"reject", m.reject}, {"undo", m.undo}, {"merge", m.merge}, {"a new guest", m.restart}, {"a snapshot", m.snapshot}, {"modes", m.modes}, {"ends", m.ends},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { m.t = t; step.run() }) {
 			return // the next one builds on it
@@ -295,6 +295,29 @@ func (m *mountsTest) restart() {
 		m.t.Errorf("discarded changes are there again: %v", list)
 	}
 	if _, err := m.Mounts.Unmount(m.t.Context(), &controlpb.UnmountFolderRequest{Agent: "alice", Name: "app"}); err != nil {
+		m.t.Error(err)
+	}
+}
+
+// snapshot: the mounts are there in the room that follows a snapshot.
+func (m *mountsTest) snapshot() {
+	m.mount("alice", &controlpb.MountFolderRequest{Mode: "read", Name: "kept"})
+	for _, name := range []string{"one", "two"} {
+		p, err := m.Run(m.t.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"sh", "-c", "echo " + name + " >/etc/changed"}, RoomRoot: true})
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if exit, err := p.Wait(); err != nil || exit.Code != 0 {
+			m.t.Fatalf("%+v %v", exit, err)
+		}
+		if _, err := m.Snapshots.Change(m.t.Context(), &controlpb.ChangeAgentSnapshotRequest{Agent: "alice", Name: name, Action: "create"}); err != nil {
+			m.t.Fatal(err)
+		}
+		if out := m.does("alice", "cat /mnt/kept/gone.txt"); out != "gone\n" {
+			m.t.Errorf("%q", out)
+		}
+	}
+	if _, err := m.Mounts.Unmount(m.t.Context(), &controlpb.UnmountFolderRequest{Agent: "alice", Name: "kept"}); err != nil {
 		m.t.Error(err)
 	}
 }
