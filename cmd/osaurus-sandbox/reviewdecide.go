@@ -176,8 +176,8 @@ func (d *decision) ask(ctx context.Context, c *call, what string) error {
 	return nil
 }
 
-// maxShownName bounds the end of a file's name that names its versions: with what stands before it, a file system
-// takes up to 255 bytes.
+// maxShownName is how many bytes of a file's name the names of its two versions end with. File systems allow 255
+// in all.
 const maxShownName = 200
 
 func newReviewOpen() *cobra.Command {

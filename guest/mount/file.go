@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is a non-blocking descriptor. Its system calls are made without Go's scheduler, which waits for its
-// poller alone: each call would wake the scheduler's monitor, whose timers cost a guest under emulation more
-// than a message.
+// file is a non-blocking descriptor. It waits in Go's poller, and makes its system calls without telling the
+// scheduler: each would wake the scheduler's monitor thread, whose timers cost an emulated guest more than a
+// message does.
 type file struct{ syscall.RawConn }
 
 func (f file) Read(b []byte) (int, error) {
@@ -30,7 +30,7 @@ func (f file) Write(b []byte) (done int, err error) {
 	return done, err
 }
 
-// call makes a system call on the descriptor of ready when it does not block.
+// call makes a system call, and again each time the poller is ready for it, until it does not block.
 func call(ready func(func(fd uintptr) bool) error, number uintptr, b []byte) (int, error) {
 	var n uintptr
 	var errno syscall.Errno

@@ -38,7 +38,7 @@ const (
 	offGrace   = 20 * time.Second // for the whole power-off
 )
 
-// mountPoints is the guest's folder for shares without a place.
+// mountPoints is the guest's folder for shares that MountPoints does not name.
 const mountPoints = "/mnt"
 
 // MinFree is the disk space that guests leave free on the disk of a share, since
@@ -54,7 +54,7 @@ type Spec struct {
 	// changes outside its shares, which is gone when the machine ends without one.
 	vm.Config
 	Hostname string // the guest's own
-	// MountPoints are the places of shares in the guest, by tag. Others are mounted in /mnt.
+	// MountPoints are where shares are mounted in the guest, by tag. The others are mounted in /mnt.
 	MountPoints map[string]string
 	// Network configures the gateway. Without it, the guest has no network.
 	Network *network.Options

@@ -4,8 +4,7 @@ package vsock
 
 import "math/bits"
 
-// fifo is a byte queue. Its ring is allocated only while it holds bytes, so an idle connection has none. Its
-// size is a power of two, as are those of windows.
+// fifo is a byte queue. Its ring is allocated only while it holds bytes, so an idle connection has none.
 type fifo struct {
 	ring  []byte
 	start int // of the data
