@@ -38,6 +38,8 @@ const (
 	maxFrame         = 64 << 10
 	// headTimeout is how long a handshake and the head of a request may take.
 	headTimeout = 30 * time.Second
+	// continueTimeout is how long a body waits for the server's 100 Continue: as long as curl waits.
+	continueTimeout = time.Second
 	// keepAlive is how long a connection waits for the next request.
 	keepAlive = 2 * time.Minute
 	// pingAfter finds HTTP/2 servers that are gone: after sleep, or when a VPN has ended.
@@ -194,7 +196,7 @@ func (p *proxy) upstream(major int) *http.Transport {
 			DialContext:            p.dial,
 			TLSClientConfig:        &tls.Config{ServerName: p.Name, RootCAs: p.Roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    headTimeout,
-			ExpectContinueTimeout:  time.Second, // as curl waits
+			ExpectContinueTimeout:  continueTimeout,
 			IdleConnTimeout:        keepAlive,
 			MaxConnsPerHost:        maxUpstream,
 			DisableCompression:     p.Redact == nil, // then the client decides

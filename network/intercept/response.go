@@ -18,6 +18,9 @@ type response struct {
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func (r *response) WriteHeader(status int) {
+	if status == http.StatusContinue {
+		return // http.Server sends its own as soon as the body is read
+	}
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		r.exchange.redactHeader(r.Header())
 	}
