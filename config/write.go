@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,23 +18,28 @@ func WriteFile(path string, data []byte) error { return ReplaceFile(path, data, 
 
 // ReplaceFile is WriteFile for files with another mode than 0600.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
-	if err := writeFile(path, data, mode); err != nil {
+	err := os.MkdirAll(filepath.Dir(path), privateDir)
+	if err == nil {
+		err = WriteWith(path, mode, func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
+	}
+	if err != nil {
 		return fault.New(fault.Unavailable, "write", path, err).Advise("Check that the folder is writable and that its disk has space.")
 	}
 	return nil
 }
 
-func writeFile(path string, data []byte, mode fs.FileMode) error {
+// WriteWith replaces a file atomically with what write writes, and syncs it to disk. If write fails, the file stays as
+// it is. The folder must exist.
+func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, privateDir); err != nil {
-		return err
-	}
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	err = errors.Join(write(tmp), tmp.Chmod(mode), tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/internal/fault"
@@ -27,26 +27,14 @@ func newAgentExport() *cobra.Command {
 			_, err := io.Copy(c.out, archive)
 			return err
 		}
-		err = withMeter(c, "export "+c.args[0], archive, func(from io.Reader) error { return writeWhole(c.args[1], from) })
+		err = withMeter(c, "export "+c.args[0], archive, func(from io.Reader) error {
+			return config.WriteWith(c.args[1], 0o600, func(to io.Writer) error {
+				_, err := io.Copy(to, from)
+				return err
+			})
+		})
 		return reply(c, map[string]string{"agent": c.args[0], "file": c.args[1]}, err, nil)
 	})
-}
-
-// writeWhole writes a new file, all of it or nothing.
-func writeWhole(name string, from io.Reader) error {
-	part := name + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(part, name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
-	}
-	return nil
 }
 
 // withMeter shows how many bytes do reads.

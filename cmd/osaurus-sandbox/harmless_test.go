@@ -280,6 +280,28 @@ func TestNothingIsObeyed(t *testing.T) {
 	}
 }
 
+// agent export writes its file and touches no other.
+func TestAgentExport(t *testing.T) {
+	home := config.Home(filepath.Join(t.TempDir(), "h"))
+	t.Setenv(config.HomeVariable, string(home))
+	evilDaemon(t, home, false)
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("a.tar.zst.part", []byte("a person's own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "agent", "export", "alice", "a.tar.zst")
+	entries, err := os.ReadDir(".")
+	if err != nil || len(entries) != 2 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	if text, _ := os.ReadFile("a.tar.zst.part"); string(text) != "a person's own" {
+		t.Errorf("another file became %q", text)
+	}
+	if text, _ := os.ReadFile("a.tar.zst"); !strings.Contains(string(text), evil) {
+		t.Errorf("the archive is %q", text)
+	}
+}
+
 // Every line that a terminal shows of an agent's text has the mark, however long it is.
 func TestPromptIsFramed(t *testing.T) {
 	const columns = 40

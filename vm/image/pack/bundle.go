@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
 
+	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/vm/image/untar"
@@ -20,17 +20,9 @@ import (
 // same pack gives the same bytes. Export fails and leaves no archive if a file of the
 // pack has changed.
 func Export(ctx context.Context, p Pack, path string, report progress.Func) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	err := config.WriteWith(path, 0o644, func(w io.Writer) error { return p.write(ctx, w, report) })
 	if err != nil {
-		return fault.New(fault.Execution, "export pack", path, err)
-	}
-	defer os.Remove(temp.Name())
-	defer temp.Close()
-	if err := p.write(ctx, temp, report); err != nil {
 		return fault.Wrap("export pack", path, err)
-	}
-	if err := errors.Join(temp.Chmod(0o644), temp.Sync(), os.Rename(temp.Name(), path)); err != nil {
-		return fault.New(fault.Execution, "export pack", path, err)
 	}
 	return nil
 }
