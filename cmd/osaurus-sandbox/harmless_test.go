@@ -211,7 +211,7 @@ func TestNothingIsObeyed(t *testing.T) {
 	}
 	silent := map[string]string{
 		"job tail": "what a command writes, as it is", "exec": "what a command writes, as it is", "shell": "a person's own terminal in the room", "boot": "what a command writes, as it is",
-		"plugin export": "JSON, as it is kept: byte for byte",
+		"plugin export": "see TestPluginExport",
 		"audit list":    "see audit's own test", "audit verify": "a number and a hash", "config get": "of the person alone", "config show": "of the person alone", "doctor": "of this computer",
 		"mcp config": "of the person alone", "mcp install": "of the person alone", "mcp uninstall": "of the person alone", "network sets": "of this program", "pack build": "of this computer", "pack export": "of this computer",
 		"pack import": "names have a form", "pack list": "names have a form", "pack remove": "of this computer", "pack show": "names have a form", "pack verify": "names have a form",
@@ -278,6 +278,18 @@ func TestNothingIsObeyed(t *testing.T) {
 		}
 		walk(newRoot(console{nil, io.Discard, io.Discard}))
 	}
+}
+
+// plugin export shows a terminal nothing that it obeys, and gives a file each byte.
+func TestPluginExport(t *testing.T) {
+	home := config.Home(filepath.Join(t.TempDir(), "h"))
+	t.Setenv(config.HomeVariable, string(home))
+	evilDaemon(t, home, false)
+	if code, shown := onTerminal(t, nil, "plugin", "export", "evil").end(); code != exitOK ||
+		!strings.Contains(shown, `\u009b31m`) || strings.ContainsFunc(strings.ReplaceAll(shown, "\r\n", "\n"), obeyed) {
+		t.Errorf("on a terminal: %d, %q", code, shown)
+	}
+	prints(t, evilText("recipe"), "plugin", "export", "evil")
 }
 
 // agent export writes its file and touches no other.

@@ -158,6 +158,9 @@ func newPluginExport() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if terminalWidth(c.out) > 0 {
+			return writef(c.out, "%s", lines(harmlessJSON(r.Recipe)))
+		}
 		_, err = c.out.Write(r.Recipe)
 		return err
 	},
