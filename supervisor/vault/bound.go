@@ -26,16 +26,12 @@ func (v *Vault) Bind(ctx context.Context, k secrets.Key, value secrets.Value, to
 	if k.Agent == secrets.Host {
 		return fault.Newf(fault.InvalidArgs, "bind secret", string(k.Name), "no agent uses the secrets of this computer").Advise("Name an agent.")
 	}
-	if err := v.check(ctx, k); err != nil {
-		return err
-	}
-	if _, err := v.openAuthority(ctx, false); err != nil {
-		return err
-	}
-	if err := v.Bindings.set(ctx, k, to); err != nil { // first, so that no program gets the new value
-		return err
-	}
-	return v.Set(ctx, k, value)
+	return v.set(ctx, k, value, func() error {
+		if _, err := v.openAuthority(ctx, false); err != nil {
+			return err
+		}
+		return v.Bindings.set(ctx, k, to) // before the value, so that no program gets it
+	})
 }
 
 // Binding returns the binding of a secret.

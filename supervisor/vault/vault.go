@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/bridge"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/queue"
 	"osaurus-sandbox/secrets"
 	"osaurus-sandbox/secrets/stores"
 	"osaurus-sandbox/supervisor/audit"
@@ -53,7 +54,8 @@ type Vault struct {
 	close context.CancelFunc
 	work  sync.WaitGroup
 
-	opening   sync.Mutex // of the authority
+	setting   queue.Queues[config.AgentID] // for setting an agent's secrets
+	opening   sync.Mutex                   // of the authority
 	authority atomic.Pointer[authority]
 
 	mu    sync.Mutex // held for moments only
@@ -216,18 +218,26 @@ func (v *Vault) declares(who bridge.Caller, name config.SecretName) error {
 		Advise(`Add it to "secrets" in the plugin's recipe.`)
 }
 
-// check fails for a secret that would not be redacted.
-func (v *Vault) check(ctx context.Context, k secrets.Key) error {
-	keys, err := v.List(ctx, k.Agent)
-	if err == nil && len(keys) >= maxSecrets && !slices.Contains(keys[:maxSecrets], k) {
-		err = tooMany("set secret", k)
-	}
-	return err
-}
-
 // Set stores a secret. One that is bound to hosts stays bound.
 func (v *Vault) Set(ctx context.Context, k secrets.Key, value secrets.Value) error {
-	err := v.check(ctx, k)
+	return v.set(ctx, k, value, func() error { return nil })
+}
+
+// set stores a secret after prepare has succeeded. It fails for a secret that would not be redacted.
+func (v *Vault) set(ctx context.Context, k secrets.Key, value secrets.Value, prepare func() error) error {
+	const op = "set secret"
+	give, err := v.setting.Take(ctx, k.Agent, nil)
+	if err != nil {
+		return fault.Wrap(op, string(k.Name), err)
+	}
+	defer give()
+	keys, err := v.List(ctx, k.Agent)
+	if err == nil && len(keys) >= maxSecrets && !slices.Contains(keys[:maxSecrets], k) {
+		err = tooMany(op, k)
+	}
+	if err == nil {
+		err = prepare()
+	}
 	if err == nil {
 		err = v.open().Set(ctx, k, value)
 	}

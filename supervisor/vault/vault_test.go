@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -319,10 +320,11 @@ func (m *memory) Delete(_ context.Context, k secrets.Key) error {
 	return nil
 }
 
-func (m *memory) List(context.Context, config.AgentID) ([]secrets.Key, error) {
+func (m *memory) List(_ context.Context, agent config.AgentID) ([]secrets.Key, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(m.values), secrets.Key.Compare), nil
+	keys := slices.SortedFunc(maps.Keys(m.values), secrets.Key.Compare)
+	return slices.DeleteFunc(keys, func(k secrets.Key) bool { return k.Agent != agent }), nil
 }
 
 // An agent has as many secrets as are redacted, also if another program adds some.
@@ -383,6 +385,56 @@ func TestMoreSecretsThanAreRedacted(t *testing.T) {
 		if got := text(live, value(n)); got != redact.Label(name(n)) {
 			t.Errorf("%d is read as %q", n, got)
 		}
+	}
+}
+
+// slow is a keyring that takes a moment to list its secrets.
+type slow struct{ *memory }
+
+func (s slow) List(ctx context.Context, agent config.AgentID) ([]secrets.Key, error) {
+	keys, err := s.memory.List(ctx, agent)
+	time.Sleep(20 * time.Millisecond)
+	return keys, err
+}
+
+// Clients that set secrets at the same time stay within the limit together.
+func TestSecretsSetTogether(t *testing.T) {
+	r := newRig(t, nil)
+	keyring := &memory{values: map[secrets.Key]secrets.Value{}}
+	r.stores[config.SecretsInKeychain] = slow{keyring}
+	r.choose(config.SecretsInKeychain)
+	value, err := secrets.ParseValue(canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most, clients = redact.MaxSecrets - 16, 8
+	for n := range most - 1 {
+		if err := keyring.Set(t.Context(), key("", config.SecretName(fmt.Sprintf("S%03d", n))), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var kept atomic.Int32
+	var work sync.WaitGroup
+	for n := range clients {
+		work.Go(func() {
+			name := key("", config.SecretName(fmt.Sprintf("T%03d", n)))
+			set := r.Set
+			if n%2 == 0 {
+				set = func(ctx context.Context, k secrets.Key, value secrets.Value) error {
+					return r.Bind(ctx, k, value, secrets.Binding{Hosts: []string{"api.example.org"}})
+				}
+			}
+			switch err := set(t.Context(), name, value); {
+			case err == nil:
+				kept.Add(1)
+			case fault.KindOf(err) != fault.Rejected:
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	if keys, err := keyring.List(t.Context(), alice); err != nil || len(keys) != most || kept.Load() != 1 {
+		t.Errorf("%d secrets, %v, and %d clients succeeded", len(keys), err, kept.Load())
 	}
 }
 
