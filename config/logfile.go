@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"sync"
 )
 
@@ -12,8 +13,9 @@ const OldLog = ".1"
 
 // LogFile is a log of a bounded size. When it is full, it is renamed and another one begins.
 type LogFile struct {
-	path string
-	max  int64
+	path    string
+	max     int64
+	crashes bool // gets the trace of a crash of this program
 
 	mu   sync.Mutex
 	file *os.File
@@ -23,6 +25,12 @@ type LogFile struct {
 // OpenLog opens a log of at most max bytes, and creates it if there is none.
 func OpenLog(path string, max int64) (*LogFile, error) {
 	l := &LogFile{path: path, max: max}
+	return l, l.open()
+}
+
+// OpenCrashLog is OpenLog for a log that also gets the trace if this program crashes.
+func OpenCrashLog(path string, max int64) (*LogFile, error) {
+	l := &LogFile{path: path, max: max, crashes: true}
 	return l, l.open()
 }
 
@@ -39,6 +47,9 @@ func (l *LogFile) open() error {
 		_ = l.file.Close()
 	}
 	l.file, l.size = file, info.Size()
+	if stderr, err := os.Stderr.Stat(); l.crashes && (err != nil || !os.SameFile(stderr, info)) { // standard error gets it anyway
+		_ = debug.SetCrashOutput(file, debug.CrashOptions{})
+	}
 	return nil
 }
 

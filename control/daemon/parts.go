@@ -103,7 +103,7 @@ func (d *daemon) takeHome(ctx context.Context) (err error) {
 		return err
 	}
 	path := control.DaemonLog(d.Home)
-	file, err := config.OpenLog(path, maxLog)
+	file, err := config.OpenCrashLog(path, maxLog)
 	if err != nil {
 		return fault.New(fault.Unavailable, "open log", path, err).Advise("Make it and its folder writable for you, or set " + config.HomeVariable + " to another home.")
 	}
