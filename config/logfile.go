@@ -85,5 +85,8 @@ func (l *LogFile) rotate() bool {
 func (l *LogFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.crashes {
+		_ = debug.SetCrashOutput(nil, debug.CrashOptions{})
+	}
 	return l.file.Close()
 }
