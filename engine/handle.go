@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -164,10 +165,8 @@ func (in *input) Read(p []byte) (int, error) {
 func (h *handle) Output() *Reader { return h.out.Join() }
 
 func (h *handle) Exit(ctx context.Context) (ExitStatus, error) {
-	select {
-	case <-h.ended: // first: a known exit is returned even if ctx has ended
+	if notify.Closed(h.ended) { // a known exit is returned even if ctx has ended
 		return h.exit, h.err
-	default:
 	}
 	select {
 	case <-h.ended:

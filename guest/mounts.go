@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 // mountTimeout bounds mounting and unmounting. The host serves the folder meanwhile, from a disk
@@ -95,10 +96,8 @@ const maxNamed = 20
 // it open.
 func (m *Mounted) Unmount(ctx context.Context, force bool) error {
 	name := string(m.mount.Name)
-	select {
-	case <-m.done:
+	if notify.Closed(m.done) {
 		return nil
-	default:
 	}
 	if !force {
 		list, _, err := m.client.RoomProcesses(ctx, m.user, m.mount.Path)

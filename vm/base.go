@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 // endTimeout bounds the end of a machine that was killed. It is longer than devices wait
@@ -79,7 +80,7 @@ func (b *Base) Run(ctx context.Context, launch func() error) error {
 		b.Fail(fault.Wrap(op, b.name, ctx.Err()))
 		<-b.done
 	}
-	if err := b.Err(); err != nil || closed(b.running) {
+	if err := b.Err(); err != nil || notify.Closed(b.running) {
 		return err
 	}
 	return fault.Newf(fault.Rejected, op, b.name, "it was killed")
@@ -225,16 +226,7 @@ func (b *Base) Stalled() error { return nil }
 func (b *Base) Done() <-chan struct{} { return b.done }
 
 // Ended reports whether Done is closed.
-func (b *Base) Ended() bool { return closed(b.done) }
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (b *Base) Ended() bool { return notify.Closed(b.done) }
 
 // Err implements Machine.
 func (b *Base) Err() error {

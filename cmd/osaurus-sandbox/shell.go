@@ -14,6 +14,7 @@ import (
 	"osaurus-sandbox/control"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 // keysSize bounds one read from the terminal. A large paste takes several.
@@ -67,11 +68,9 @@ func attach(ctx context.Context, c *call, own *os.File, shell control.RunAs) err
 		}()
 		return p, nil
 	}))
-	select {
-	case <-left:
+	if notify.Closed(left) {
 		writef(c.err, "\nThe shell is left running.\n")
 		return nil
-	default:
 	}
 	if o.Cause != "" {
 		writef(c.err, "\nThe shell has ended: %s.\n", o.Cause)

@@ -50,14 +50,7 @@ func newJob(r *guestpb.StartJobRequest) *job {
 	return j
 }
 
-func (j *job) running() bool {
-	select {
-	case <-j.done:
-		return false
-	default:
-		return true
-	}
-}
+func (j *job) running() bool { return !notify.Closed(j.done) }
 
 // follow logs the job's output and records its end.
 func (j *job) follow(met func(killed bool) (oom, pids, quota bool)) {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 // Child is a running command, including all processes that it has started.
@@ -100,13 +102,9 @@ const (
 // whether the first one has. Release may be called more than once.
 func (c *Child) Release() {
 	c.release.Do(func() {
-		select {
-		case <-c.done:
-			// Usually no process is left and the group can be removed at once.
-			if c.cgroup != "" && unix.Rmdir(c.cgroup) == nil {
-				return
-			}
-		default:
+		// Usually no process is left and the group can be removed at once.
+		if notify.Closed(c.done) && c.cgroup != "" && unix.Rmdir(c.cgroup) == nil {
+			return
 		}
 		c.Kill()
 		gone := make(chan struct{})
@@ -136,9 +134,7 @@ func (c *Child) removeGroup() {
 func (c *Child) Processes() []int {
 	var pids []int
 	if c.cgroup == "" {
-		select {
-		case <-c.done:
-		default:
+		if !notify.Closed(c.done) {
 			pids = append(pids, c.pid)
 		}
 		return pids

@@ -22,6 +22,7 @@ import (
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/seccomp"
 )
 
@@ -77,14 +78,7 @@ func (r *Room) User() string { return r.spec.User }
 // has ended.
 func (r *Room) Dead() <-chan struct{} { return r.init.Done() }
 
-func (r *Room) dead() bool {
-	select {
-	case <-r.Dead():
-		return true
-	default:
-		return false
-	}
-}
+func (r *Room) dead() bool { return notify.Closed(r.Dead()) }
 
 // Ending reports whether the room's first process is exiting. The kernel kills all others before it has ended.
 func (r *Room) Ending() bool {

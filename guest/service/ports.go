@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/guest/guestpb/guestpbconnect"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 const opConnect = "connect to port"
@@ -77,12 +78,10 @@ func (p ports) Connect(ctx context.Context, stream connectStream) error {
 		}
 	}()
 	err = carry(conn, stream, dead)
-	select {
-	case <-dead:
+	if notify.Closed(dead) {
 		return fault.Newf(fault.Unavailable, opConnect, to.User, "the room has ended").Advise("Connect again: that starts a new room.")
-	default:
-		return err
 	}
+	return err
 }
 
 // carry copies in both directions until both have ended.

@@ -24,6 +24,7 @@ import (
 	"osaurus-sandbox/guest/shell"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
+	"osaurus-sandbox/internal/notify"
 )
 
 // System is the machine that the service controls.
@@ -170,12 +171,10 @@ func (s *Service) admit(got protocol.Key) error {
 	if !got.Equal(*want) {
 		return fault.Newf(fault.Rejected, op, "", "it is not the key of this boot")
 	}
-	select {
-	case <-s.booted:
-		return s.err
-	default:
+	if !notify.Closed(s.booted) {
 		return fault.Newf(fault.Unavailable, "check boot", "", "the guest is not ready yet")
 	}
+	return s.err
 }
 
 // Hello is the first call of the host. It boots the machine.

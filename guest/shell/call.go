@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -146,7 +147,7 @@ func (s *session) begin(ctx context.Context, l *proc, c *call, stdin []byte) (*o
 		defer s.mu.Unlock()
 		l.spool.withdraw()
 		l.listen()
-		if !closed(o.begun) {
+		if !notify.Closed(o.begun) {
 			s.call = nil
 			s.lost = cmp.Or(s.lost, c.lost)
 			l.forget(o)
@@ -270,7 +271,7 @@ func (l *proc) forget(o *order) {
 		delete(l.orders, o.nonce)
 		l.spool.sweep.Go(func() { l.spool.clear(o.nonce) }) // in the background
 	}
-	if c := o.call; c != nil && !closed(o.begun) {
+	if c := o.call; c != nil && !notify.Closed(o.begun) {
 		c.close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -99,7 +100,7 @@ func (w *watch) wait(ctx context.Context) outcome {
 
 // unsaid returns instead, unless the shell has reported the end.
 func (w *watch) unsaid(instead outcome) outcome {
-	if closed(w.order.over) {
+	if notify.Closed(w.order.over) {
 		return said
 	}
 	return instead

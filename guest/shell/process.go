@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
+	"osaurus-sandbox/internal/notify"
 )
 
 // proc is one process of a session's shell.
@@ -217,7 +218,7 @@ func (l *proc) handle(f frame) {
 		poke(l.fresh)
 	case over, stale:
 		o := l.orders[f.nonce]
-		if o == nil || !closed(o.begun) || closed(o.over) {
+		if o == nil || !notify.Closed(o.begun) || notify.Closed(o.over) {
 			return
 		}
 		o.status, l.stale = f.status, l.stale || f.kind == stale
@@ -354,18 +355,9 @@ func (l *proc) alone() bool {
 
 // shut closes a channel unless it is closed and reports whether it was open.
 func shut(c chan struct{}) bool {
-	if closed(c) {
+	if notify.Closed(c) {
 		return false
 	}
 	close(c)
 	return true
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

@@ -30,3 +30,13 @@ func (n *Notifier) Notify() {
 		n.next = nil
 	}
 }
+
+// Closed reports whether a channel, on which nobody sends, is closed.
+func Closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -48,3 +48,13 @@ func TestNoChangeIsMissed(t *testing.T) {
 	}
 	<-next
 }
+
+func TestClosed(t *testing.T) {
+	c := make(chan struct{})
+	if notify.Closed(nil) || notify.Closed(c) {
+		t.Error("an open channel is closed")
+	}
+	if close(c); !notify.Closed(c) {
+		t.Error("a closed channel is open")
+	}
+}

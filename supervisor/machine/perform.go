@@ -7,6 +7,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/internal/progress"
 )
 
@@ -30,14 +31,12 @@ func (s *Machine) stopGuest(op *operation) error {
 		err = g.Shutdown(ctx)
 		cancel()
 	}
-	select {
-	case <-g.Done():
-		if err != nil {
-			s.log.Warn("the guest did not power off by itself", "error", err)
-		}
-	default:
+	if !notify.Closed(g.Done()) {
 		return fault.New(fault.Execution, "stop guest", "", errors.Join(errors.New("its machine does not end"), err)).
 			Advise("Try again: `osaurus-sandbox down`.")
+	}
+	if err != nil {
+		s.log.Warn("the guest did not power off by itself", "error", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/machine"
@@ -137,15 +138,7 @@ func (e *entry) mount(ctx context.Context, lease *machine.Lease, agent agents.Ag
 func (e *entry) attached() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.live == nil {
-		return false
-	}
-	select {
-	case <-e.live.Done():
-		return false
-	default:
-		return true
-	}
+	return e.live != nil && !notify.Closed(e.live.Done())
 }
 
 // detach unmounts the folder, with force also while programs use it.

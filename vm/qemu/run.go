@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/vm"
 	"osaurus-sandbox/vm/qemu/qmp"
 )
@@ -150,13 +151,11 @@ func (m *machine) talk(conn net.Conn) {
 
 // kill ends QEMU, even a stopped one. It returns false if QEMU has ended already.
 func (r *run) kill() bool {
-	select {
-	case <-r.exited:
+	if notify.Closed(r.exited) {
 		return false
-	default:
-		_ = r.process.Kill() // fails only if QEMU has ended
-		return true
 	}
+	_ = r.process.Kill() // fails only if QEMU has ended
+	return true
 }
 
 // cause returns the error with which QEMU ended, or nil. Call it after QEMU's end.
