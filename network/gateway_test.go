@@ -84,6 +84,7 @@ func newLab(t *testing.T, changes ...func(*Gateway)) *lab {
 		defer l.mu.Unlock()
 		return l.rules[s.Agent]
 	}
+	gateway.askTimeout = patience
 	for _, change := range changes {
 		change(gateway)
 	}
@@ -274,7 +275,7 @@ func TestDatagramsAreRelayed(t *testing.T) {
 			t.Fatalf("got %d bytes, %v", n, err)
 		}
 	}
-	l.expire(time.Now().Add(datagramTimeout + time.Second))
+	l.expire(time.Now().Add(datagramTimeout + time.Minute))
 	if f := l.flow(); f.Sent != 9003 || f.Received != 9003+12 || f.Target.Protocol != policy.UDP {
 		t.Errorf("recorded %+v", f)
 	}
@@ -324,11 +325,11 @@ func TestAddressesStayAndRest(t *testing.T) {
 		seen[m.addr] = true
 	}
 	l.members.next = l.alice.Prev()
-	if m, _, err := l.members.join(Subject{Agent: "bob"}, now.Add(addressRest-time.Second)); err != nil || m.addr == l.alice {
+	if m, _, err := l.members.join(Subject{Agent: "bob"}, now.Add(addressRest-time.Minute)); err != nil || m.addr == l.alice {
 		t.Errorf("bob got %v, %v, which has to rest", m, err)
 	}
 	l.members.next = l.alice.Prev()
-	if m, _, err := l.members.join(Subject{Agent: "carol"}, now.Add(addressRest+time.Second)); err != nil || m.addr != l.alice {
+	if m, _, err := l.members.join(Subject{Agent: "carol"}, now.Add(addressRest+time.Minute)); err != nil || m.addr != l.alice {
 		t.Errorf("carol got %v, %v, want %v", m, err, l.alice)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,9 +107,15 @@ func TestFlowsThatBeginWhileAPolicyChanges(t *testing.T) {
 	l := newLab(t)
 	l.internet.Serve(t, netip.AddrPortFrom(server, 7), networktest.Echo)
 	l.internet.ServeUDP(t, netip.AddrPortFrom(server, 7), func(b []byte) []byte { return b })
-	first := true
-	l.set("alice", testRules{decide: func(policy.Target) policy.Decision {
-		if first = !first; !first {
+	// Each flow is decided about twice. A client may send its SYN again before it sees the answer, so they are
+	// counted apart.
+	var connections, datagrams atomic.Int64
+	l.set("alice", testRules{decide: func(t policy.Target) policy.Decision {
+		count := &connections
+		if t.Protocol == policy.UDP {
+			count = &datagrams
+		}
+		if count.Add(1)%2 == 1 {
 			return allowed
 		}
 		return denied
