@@ -435,7 +435,8 @@ func TestOpenedConnectionsAreBounded(t *testing.T) {
 	rules := l.rules["alice"]
 	rules.opened = true
 	l.set("alice", rules)
-	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	// Without settings, the server would end a connection after two seconds.
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for n := range maxOpened + 1 {
 		c, err := l.dial(l.alice, server, 80)
 		if err != nil {
