@@ -44,10 +44,14 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 	for range requests {
 		<-admitted
 	}
-	for len(l.arrived()) < maxUpstream {
-		time.Sleep(time.Millisecond)
+	// As many requests as there are connections are open until all others have taken their turn, so that no connection
+	// is closed early: the transport opens another one just before it closes one.
+	for answered := range requests {
+		for len(l.arrived()) < min(answered+maxUpstream, requests) {
+			time.Sleep(time.Millisecond)
+		}
+		release <- true
 	}
-	close(release)
 	all.Wait()
 	if n := most.Load(); n > maxUpstream {
 		t.Errorf("%d connections were open at once", n)
