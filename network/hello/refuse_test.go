@@ -36,6 +36,12 @@ func readRequest(b []byte) (string, error) {
 	return strings.TrimSuffix(strings.ToLower(host), "."), nil
 }
 
+// patientConn has no deadlines: a client that gets no processor for a second is still heard.
+type patientConn struct{ *net.TCPConn }
+
+func (patientConn) SetDeadline(time.Time) error     { return nil }
+func (patientConn) SetReadDeadline(time.Time) error { return nil }
+
 // serve refuses each connection of a listener once it is recognized, and sends what it was.
 func serve(t *testing.T, size int) (address string, seen <-chan hello.Kind) {
 	t.Helper()
@@ -57,7 +63,7 @@ func serve(t *testing.T, size int) (address string, seen <-chan hello.Kind) {
 				kind, _, complete := hello.Sniff(first)
 				if complete {
 					kinds <- kind
-					hello.Refuse(c, kind, text)
+					hello.Refuse(patientConn{c.(*net.TCPConn)}, kind, text)
 					break
 				}
 				part := make([]byte, size)
