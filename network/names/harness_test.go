@@ -20,7 +20,8 @@ import (
 	"osaurus-sandbox/network/policy"
 )
 
-// upstream is a real DNS server that knows some names, and a resolver that asks it.
+// upstream is a real DNS server that knows some names, and a resolver that asks it. The resolver waits for longer
+// than the gateway's server would, which a busy computer may need.
 type upstream struct {
 	names.Records
 	address string
@@ -36,17 +37,33 @@ func newUpstream(t *testing.T) *upstream {
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	for _, server := range []*dns.Server{{PacketConn: pc, Handler: u}, {Listener: l, Handler: u}} {
+		server.ReadTimeout, server.WriteTimeout = timetest.Limit, timetest.Limit
 		started := make(chan struct{})
 		server.NotifyStartedFunc = func() { close(started) }
 		running.Go(func() { _ = server.ActivateAndServe() })
 		<-started
 		t.Cleanup(func() { _ = server.Shutdown() })
 	}
-	u.Records = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	u.Records = patientRecords{&net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, network, u.address)
-	}}
+	}}}
 	return u
+}
+
+// patientRecords outlast their callers.
+type patientRecords struct{ names.Records }
+
+func (r patientRecords) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	return r.Records.LookupTXT(context.WithoutCancel(ctx), name)
+}
+
+func (r patientRecords) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	return r.Records.LookupMX(context.WithoutCancel(ctx), name)
+}
+
+func (r patientRecords) LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error) {
+	return r.Records.LookupSRV(context.WithoutCancel(ctx), service, proto, name)
 }
 
 // listen returns sockets of the same port.
@@ -105,7 +122,8 @@ func (u *upstream) wasAsked(part string) bool {
 }
 
 func (u *upstream) LookupNetIP(ctx context.Context, name string) (addrs []netip.Addr, ttl time.Duration, err error) {
-	m, _, err := (&dns.Client{Net: "tcp"}).ExchangeContext(ctx, new(dns.Msg).SetQuestion(name+".", dns.TypeA), u.address)
+	client := &dns.Client{Net: "tcp", Timeout: timetest.Limit}
+	m, _, err := client.ExchangeContext(context.WithoutCancel(ctx), new(dns.Msg).SetQuestion(name+".", dns.TypeA), u.address)
 	if err != nil {
 		return nil, 0, err
 	}
