@@ -203,6 +203,9 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		if err != nil {
 			return nil, fault.New(fault.InvalidArgs, op, path, err)
 		}
+		if len(b) > wire.MaxBody { // the bridge's answer can be lost, since it closes the connection
+			return nil, fault.Newf(fault.Rejected, op, path, "larger than %d bytes", wire.MaxBody).Advise("Send less at a time; pass files through the workspace.")
+		}
 		text = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, text)

@@ -139,7 +139,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := c.Dispatch(ctx, wire.Dispatch{Task: "x", AgentID: "1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E"}); fault.KindOf(err) != fault.Rejected {
 		t.Errorf("another's agent: %v", err)
 	}
-	if err := c.Remember(ctx, strings.Repeat("x", wire.MaxBody)); fault.KindOf(err) != fault.Rejected {
+	if err := c.Remember(ctx, strings.Repeat("x", wire.MaxBody)); fault.KindOf(err) != fault.Rejected || !strings.Contains(fault.AdviceOf(err), "less at a time") {
 		t.Errorf("more than the bridge takes: %v", err)
 	}
 	if _, err := c.CreatePlugin(ctx, json.RawMessage(`{"name":`)); fault.KindOf(err) != fault.InvalidArgs {
