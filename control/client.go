@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// helloLimit is how long a daemon may take to answer Hello, which it does from memory.
-	helloLimit = 5 * time.Second
+	// helloLimit is how long a daemon may take to answer Hello, which it does from memory, on a busy host.
+	helloLimit = 15 * time.Second
 	// A call may take hours, and a daemon that hangs closes no connection. So a
 	// connection that is quiet for pingAfter is pinged, and closed with all its calls
 	// after pingLimit, by which even an overloaded host has answered.
