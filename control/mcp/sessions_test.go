@@ -127,6 +127,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	for range maxSessions - 1 {
 		c.greet()
 	}
+	timetest.Eventually(t, "all have a watcher", func() bool { return s.watching.Load() == maxSessions })
 	if status, text, _ := c.ask("", hello); status != http.StatusServiceUnavailable || !strings.Contains(text, "are open") {
 		t.Errorf("one too many: %d %s", status, text)
 	}
