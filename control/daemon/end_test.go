@@ -15,6 +15,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/internal/progress"
 	"osaurus-sandbox/supervisor/boot"
 	"osaurus-sandbox/supervisor/hosttest"
@@ -104,13 +105,12 @@ func TestTakenAddressForMCP(t *testing.T) {
 
 // The daemon retries an address that another program had.
 func TestAddressForMCPThatGetsFree(t *testing.T) {
-	home := newHome(t, "home")
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	home, address := newHome(t, "home"), freeport.Address(t)
+	taken, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	address := taken.Addr().String()
 	if err := config.Edit(home, func(f *config.File) error { return f.Set("mcp.listen", address) }); err != nil {
 		t.Fatal(err)
 	}

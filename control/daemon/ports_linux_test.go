@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/control/daemon"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/freeport"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/hosttest"
 )
@@ -87,12 +89,7 @@ func TestPorts(t *testing.T) {
 	}
 	port, other := listens(t, "127.0.0.1:0", shouts), listens(t, "127.0.0.1:0", shouts)
 	silent := listens(t, "127.0.0.1:0", func(net.Conn) {})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobodys := config.Port(closed.Addr().(*net.TCPAddr).Port)
-	closed.Close()
+	nobodys := config.Port(netip.MustParseAddrPort(freeport.Address(t)).Port())
 
 	if _, err := client.Forward(t.Context(), "carol", []config.Port{port}); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("nobody's: %v", err)
