@@ -139,8 +139,8 @@ func (*Guest) Err() error                       { return nil }
 // Close ends all commands.
 func (g *Guest) Close() error {
 	g.once.Do(func() {
+		close(g.done) // first: calls that break wait only briefly to hear why
 		g.closed = errors.Join(g.terminals.close(), g.gateway.Close())
-		close(g.done)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.end(func(*command) error { return errGone })
