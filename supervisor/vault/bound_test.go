@@ -164,7 +164,6 @@ func TestOpens(t *testing.T) {
 // The authority is made with the first bound secret, and its key is in the secret store alone.
 func TestAuthority(t *testing.T) {
 	r := newRig(t, nil)
-	r.Patience = patience
 	r.set(key("", "TOKEN"), canary)
 	r.Prepare(t.Context(), false)
 	if r.Trust() != nil {

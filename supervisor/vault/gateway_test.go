@@ -277,7 +277,6 @@ func basic(user, password string) string {
 // bound secret.
 func TestRulesOpenTLS(t *testing.T) {
 	r := newRig(t, nil)
-	r.Patience = patience
 	r.Prepare(t.Context(), true)
 	w := newWeb(t, r, true, "deny api.example.com method=POST")
 	for _, tc := range []struct {

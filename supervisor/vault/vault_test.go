@@ -94,7 +94,7 @@ func newRig(t *testing.T, plugins declared) *rig {
 	}
 	r := &rig{t: t, path: path, db: db, audit: audit.New(db), log: &lines{}, which: config.SecretsInFile, stores: map[config.SecretStore]secrets.Store{config.SecretsInFile: agefile.New(home, nil)}}
 	r.Vault = vault.New(vault.Options{
-		Home: home, Declared: plugins.Declared, Bindings: bindings, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Home: home, Declared: plugins.Declared, Bindings: bindings, Audit: r.audit, Log: slog.New(slog.NewTextHandler(r.log, nil)), Patience: patience,
 		Which: func() config.SecretStore { r.mu.Lock(); defer r.mu.Unlock(); return r.which },
 		Open:  func(which config.SecretStore) secrets.Store { return r.stores[which] },
 	})
