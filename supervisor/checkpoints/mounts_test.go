@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/checkpoints"
 )
 
@@ -51,7 +52,9 @@ func (m *mounted) root() checkpoints.Root {
 }
 
 // A call's changes in a mount are shown and undone with those of the home, or by their paths in the room.
-func TestMounts(t *testing.T) {
+func TestMounts(t *testing.T) { timetest.Synthetic(t, tryMounts) }
+
+func tryMounts(t *testing.T) {
 	w := newWorld(t)
 	dir, err := os.OpenRoot(t.TempDir())
 	w.must(err)
