@@ -72,6 +72,7 @@ func TestTranscriptIsSavedLater(t *testing.T) {
 	}
 	m.run(t, "s", "echo first")
 	timetest.Eventually(t, "it is saved", func() bool { return saved("first") })
+	delayed.Store(0) // a busy host may have no time either
 	g := backend.Guest()
 	g.Refuse(fault.Newf(fault.Timeout, "read transcript", "", "it has no time"))
 	for _, command := range []string{"echo second", "echo third"} {
