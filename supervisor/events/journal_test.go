@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/store"
 )
 
@@ -175,7 +176,7 @@ func TestForget(t *testing.T) {
 
 // next subscribes; each call of what it returns waits for an event.
 func next(t testing.TB, j *Journal, after Seq) (func() Event, func()) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan Event)
 	ended := make(chan struct{})
 	go func() {
@@ -198,6 +199,8 @@ func next(t testing.TB, j *Journal, after Seq) (func() Event, func()) {
 				return e
 			case <-ended:
 				t.Fatal("the subscription ended")
+			case <-time.After(timetest.Limit):
+				t.Fatal("no event comes")
 			}
 			return Event{}
 		}, func() {

@@ -21,7 +21,7 @@ const (
 	bob    = config.AgentID("1B7C3D5E-9F1A-4C1E-8A55-0F6A1B2C3D4E")
 	canary = "canary-91b3e0"
 	// patience is how long anything here may take before it counts as hanging.
-	patience = 30 * time.Second
+	patience = timetest.Limit
 )
 
 // rig is a broker with a store and a journal.
