@@ -100,14 +100,14 @@ func keepConsole(log string, failed error) error {
 }
 
 // explain prefers the machine's error, because the connection's only says that it broke. It waits
-// two seconds for it.
+// ten seconds for it: a busy computer takes its time to end a machine.
 func explain(m vm.Machine, err error) error {
 	if _, isExit := errors.AsType[exit](err); isExit || err == nil {
 		return err
 	}
 	select {
 	case <-m.Done():
-	case <-time.After(2 * time.Second):
+	case <-time.After(10 * time.Second):
 		return err
 	}
 	if _, isLost := errors.AsType[lost](err); isLost {
