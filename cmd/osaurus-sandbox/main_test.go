@@ -17,13 +17,14 @@ import (
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/progress"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // If asProgram is set, the test binary runs as the program itself, to test signals and exit codes.
 const asProgram = "OSAURUS_SANDBOX_TEST_MAIN"
 
 // seenWithin bounds waits for immediate effects, on a host that is busy with other guests.
-const seenWithin = 30 * time.Second
+const seenWithin = timetest.Limit
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

@@ -172,7 +172,7 @@ func TestMounts(t *testing.T) {
 		t.Error("the audit does not have what was accepted: " + ok(t, "audit", "list"))
 	}
 	for _, word := range []string{"unmount alice ", "review accept alice "} {
-		shows(t, "app\treview, ", append([]string{"__complete"}, strings.Split(word, " ")...)...)
+		completes(t, "app\treview, ", strings.Split(word, " ")...)
 	}
 	ok(t, "unmount", "alice", "app", "--force")
 	ok(t, "umount", "bob", "b")

@@ -132,7 +132,7 @@ func TestNetwork(t *testing.T) {
 			"network log": "alice", "network forget alice": "allow api.example.org:443", "network allow alice": "@github", "network sets": "@github", "prompt answer 1f0c9a3e": "session",
 			"agent set alice": "network=ask", "agent create bob": "network.observe=true", "config set": "network=none",
 		} {
-			shows(t, want, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+			completes(t, want, append(strings.Fields(line), "")...)
 		}
 		if out := ok(t, "__complete", "network", "forget", "alice", ""); strings.Contains(out, "example.net") {
 			t.Errorf("offers to forget the rules for all agents: %s", out)

@@ -304,7 +304,7 @@ func answerPrompt(t *testing.T) {
 	t.Helper()
 	asked := make(chan string, 1)
 	go func() {
-		code, out, stderr := fed(t, "", "secret", "ask", "alice", "ASKED", "--text", "for the report\nof today", "--timeout", "1m")
+		code, out, stderr := fed(t, "", "secret", "ask", "alice", "ASKED", "--text", "for the report\nof today", "--timeout", "10m")
 		asked <- fmt.Sprint(code, " ", out, stderr)
 	}()
 	timetest.Eventually(t, "the prompt waits", func() bool {
