@@ -12,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/gitignore"
 	"osaurus-sandbox/internal/timetest"
@@ -204,6 +207,24 @@ func TestEnds(t *testing.T) {
 	if _, err := Run(t.Context(), f, Query{Pattern: "hit", Limit: 1000, LineLimit: 10}, func([]Match) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v, want %v", err, stop)
 	}
+}
+
+// TestPipeForIgnoreFile searches a folder whose ignore file is a pipe with a writer that writes nothing.
+func TestPipeForIgnoreFile(t *testing.T) {
+	dir := plant(t, map[string]string{"f": "hit\n", ".git/": ""})
+	pipe := filepath.Join(dir, ".gitignore")
+	must(t, unix.Mkfifo(pipe, 0o600))
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	must(t, err)
+	late := time.AfterFunc(10*time.Second, func() { _ = writer.Close() })
+	lines, _, err := ours(t, dir, Query{Pattern: "hit"})
+	if err != nil || len(lines) != 1 {
+		t.Errorf("%q %v", lines, err)
+	}
+	if !late.Stop() {
+		t.Error("the search waited for the pipe")
+	}
+	_ = writer.Close()
 }
 
 // FuzzRules checks that no glob and no rules panic.

@@ -115,6 +115,9 @@ func readSmall(dir *os.File, name string) string {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() { // a pipe would wait for its writers
+		return ""
+	}
 	text, _ := io.ReadAll(io.LimitReader(f, maxIgnore)) // partial rules are better than none
 	return string(text)
 }
