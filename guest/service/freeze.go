@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/internal/fault"
 )
@@ -28,10 +26,10 @@ func (s *Service) Freeze(_ context.Context, r *guestpb.FreezeRequest) (*guestpb.
 		return nil, fault.New(fault.Execution, "freeze disk", s.data, err)
 	}
 	defer disk.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.freezing.Lock()
+	defer s.freezing.Unlock()
 	if within > 0 {
-		if err := unix.IoctlSetInt(int(disk.Fd()), fiFreeze, 0); err != nil {
+		if err := s.ioctl(int(disk.Fd()), fiFreeze, 0); err != nil {
 			return nil, fault.New(fault.Execution, "freeze disk", s.data, err)
 		}
 		s.thaw = time.AfterFunc(within, func() { _, _ = s.Freeze(context.Background(), &guestpb.FreezeRequest{}) })
@@ -40,7 +38,7 @@ func (s *Service) Freeze(_ context.Context, r *guestpb.FreezeRequest) (*guestpb.
 	if s.thaw != nil {
 		s.thaw.Stop()
 	}
-	if err := unix.IoctlSetInt(int(disk.Fd()), fiThaw, 0); err != nil {
+	if err := s.ioctl(int(disk.Fd()), fiThaw, 0); err != nil {
 		return nil, fault.Newf(fault.Timeout, "thaw disk", s.data, "it is not frozen any more: %w", err)
 	}
 	return &guestpb.FreezeResponse{}, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/guest/files"
 	"osaurus-sandbox/guest/guestpb"
@@ -55,10 +56,13 @@ type Service struct {
 	booted chan struct{} // closed when System.Boot has returned
 	err    error         // what it returned
 
-	data    string                    // where the data disk is mounted
-	thaw    *time.Timer               // guarded by mu
 	running map[uint64]*process.Child // commands by id
 	slots   *slots
+
+	data     string     // where the data disk is mounted
+	freezing sync.Mutex // apart from mu: a slow disk takes long to freeze
+	thaw     *time.Timer
+	ioctl    func(fd int, request uint, value int) error // unix.IoctlSetInt, except in tests
 }
 
 // New returns a service for a system. It starts commands with processes.
@@ -66,7 +70,7 @@ type Service struct {
 func New(system System, processes *process.Manager, rooms *room.Manager, data, version string) *Service {
 	s := &Service{
 		system: system, processes: processes, rooms: rooms, version: version, booted: make(chan struct{}),
-		data: data, running: map[uint64]*process.Child{}, slots: commandSlots(),
+		data: data, ioctl: unix.IoctlSetInt, running: map[uint64]*process.Child{}, slots: commandSlots(),
 	}
 	s.shells = shell.NewManager(processes, func(ctx context.Context, user string) (shell.Room, error) { return s.find(ctx, user) })
 	s.jobs = job.NewManager(processes, func(ctx context.Context, user string) (job.Room, error) { return s.find(ctx, user) })
