@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 
 // snapshotCases check the snapshots and forks of rooms' roots.
 func snapshotCases() []roomCase {
-	return []roomCase{{"Restore", restoreSnapshot}, {"Running", snapshotOfRunning}, {"Fork", forkRoom}, {"Export", exportRoom}}
+	return []roomCase{{"Restore", restoreSnapshot}, {"Running", snapshotOfRunning}, {"Refused", refusedSnapshot}, {"Fork", forkRoom}, {"Export", exportRoom}}
 }
 
 // root runs a script as the root of the room.
@@ -135,11 +136,51 @@ func snapshotOfRunning(ctx context.Context, t *testing.T, _, bob *agent) {
 	}
 }
 
-// forkRoom gives a third agent the root of bob. A restart of the machine comes in between.
+// refusedSnapshot checks that requests with stop that fail for another reason end no shell and no job.
+func refusedSnapshot(ctx context.Context, t *testing.T, alice, bob *agent) {
+	c := bob.suite.Client
+	if _, err := bob.snapshot(ctx, "taken", false); err != nil {
+		t.Fatal(err)
+	}
+	bob.shell(ctx, t, "X=1")
+	bob.root(ctx, t, "echo refused > /etc/mark")
+	j := bob.job(ctx, t, "sleep 600")
+	if _, err := c.ChangeSnapshot(ctx, bob.User, engine.RestoreSnapshot, "none", true); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("restore an unknown snapshot: %v", err)
+	}
+	if _, err := bob.snapshot(ctx, "taken", true); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("make a snapshot of a name that is taken: %v", err)
+	}
+	if err := c.ForkRoom(ctx, bob.User, alice.User, alice.UID, true); fault.KindOf(err) != fault.Rejected {
+		t.Errorf("fork to a user with a room: %v", err)
+	}
+	if j, err := bob.room().Job(ctx, j.ID); err != nil || !j.Running {
+		t.Errorf("the job: %+v %v", j, err)
+	}
+	wantShell(t, bob.shell(ctx, t, "echo $X"), 0, "1\n")
+	if _, err := bob.snapshot(ctx, "other", true); err != nil {
+		t.Error(err)
+	}
+	if _, err := bob.room().Job(ctx, j.ID); fault.KindOf(err) != fault.NotFound {
+		t.Errorf("a job outlived its room: %v", err)
+	}
+}
+
+// forkRoom gives a third agent the root of bob, who has as many snapshots as a room may have.
 func forkRoom(ctx context.Context, t *testing.T, _, bob *agent) {
 	c := bob.suite.Client
 	carol := bob.suite.describe(t, "carol", 2003)
 	carol.token = bob.suite.NewToken(carol.User, carol.UID)
+	for n := range 20 {
+		_, err := bob.snapshot(ctx, config.SnapshotName(fmt.Sprint("s", n)), false)
+		if err == nil {
+			continue
+		}
+		if fault.KindOf(err) != fault.Rejected {
+			t.Fatal(err)
+		}
+		break
+	}
 	bob.root(ctx, t, "mkdir /opt/shared; echo both > /opt/shared/file; touch /opt/shared/own; chown "+string(bob.User)+" /opt/shared/own")
 	if err := c.ForkRoom(ctx, bob.User, carol.User, carol.UID, false); err != nil {
 		t.Fatal(err)

@@ -254,7 +254,7 @@ func (st *Stack) May(name string) error {
 	}
 	if !Automatic(name) && named >= maxSnapshots || len(st.Lower) >= maxLower {
 		return fault.Newf(fault.Rejected, op, name, "the room has %d snapshots and %d layers", len(st.Snapshots), len(st.Lower)).
-			Advise("Delete snapshots of it, and of the agents that it was forked from: osaurus-sandbox snapshot delete AGENT NAME")
+			Advise("Delete snapshots of it, its forks, or snapshots of the agent it was forked from: osaurus-sandbox snapshot delete AGENT NAME")
 	}
 	return nil
 }

@@ -27,13 +27,29 @@ import (
 type Service struct {
 	*Manager
 	// LetGo ends a user's file worker, which keeps a layer from being frozen, with stop also shells, jobs
-	// and mounts.
+	// and mounts. It may wait for the turn of the user's room.
 	LetGo func(user string, stop bool)
 }
 
-// onStack does something with the layers of a room that was made in this boot. Nobody else changes them
-// meanwhile.
-func (m *Manager) onStack(ctx context.Context, op, user string, do func(*Room, *layers.Stack) error) error {
+// errHeld interrupts a request that must end the room, until LetGo has ended what uses the room.
+var errHeld = errors.New("the room is in use")
+
+// onStack changes the layers of a room. Do checks the request before it calls end, which ends the room. The
+// first call of end fails with errHeld; onStack then calls LetGo and runs do again. So a refused request ends
+// nothing.
+func (s Service) onStack(ctx context.Context, op, user string, stop bool, do func(st *layers.Stack, end func() error) error) error {
+	err := s.inTurn(ctx, op, user, func(_ *Room, st *layers.Stack) error { return do(st, func() error { return errHeld }) })
+	if !errors.Is(err, errHeld) {
+		return err
+	}
+	s.LetGo(user, stop)
+	return s.inTurn(ctx, op, user, func(room *Room, st *layers.Stack) error {
+		return do(st, func() error { return room.end(ctx, op, stop) })
+	})
+}
+
+// inTurn runs do with a room that was made in this boot and its layers. Nobody else changes them meanwhile.
+func (m *Manager) inTurn(ctx context.Context, op, user string, do func(*Room, *layers.Stack) error) error {
 	give, err := m.turns.Take(ctx, user, nil)
 	if err != nil {
 		return err
@@ -55,30 +71,27 @@ func (m *Manager) onStack(ctx context.Context, op, user string, do func(*Room, *
 
 // Change creates, restores or deletes a snapshot: see engine.Snapshots.
 func (s Service) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (*guestpb.ChangeSnapshotResponse, error) {
-	op, action, made := r.Action+" snapshot", engine.SnapshotAction(r.Action), ""
+	op, made := r.Action+" snapshot", ""
 	if _, err := config.ParseSnapshotName(r.Name); err != nil {
 		return nil, err
 	}
-	if action != engine.DeleteSnapshot {
-		s.LetGo(r.User, r.Stop)
-	}
-	err := s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) (err error) {
-		switch action {
+	err := s.onStack(ctx, op, r.User, r.Stop, func(st *layers.Stack, end func() error) (err error) {
+		switch engine.SnapshotAction(r.Action) {
 		case engine.CreateSnapshot:
 			if layers.Automatic(r.Name) && st.Named() && !s.layers.Changed(st) {
 				return nil
 			}
 			if err = st.May(r.Name); err == nil {
-				err = s.freeze(ctx, op, room, st, r.Stop)
+				err = s.freeze(st, end)
 			}
 			made = st.Add(r.Name, time.Now()) // which counts when it is written
 		case engine.RestoreSnapshot:
 			var to layers.Snapshot
 			if to, err = st.Find(r.Name); err == nil {
-				err = s.freeze(ctx, op, room, st, r.Stop)
+				err = s.freeze(st, end)
 			}
 			if err == nil {
-				err = room.end(ctx, op, r.Stop)
+				err = end()
 			}
 			if !st.Named() {
 				made = st.Add(engine.AutomaticSnapshot+"restore", time.Now())
@@ -102,11 +115,11 @@ func (s Service) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (
 
 // freeze ends a room that has written something and freezes that. The caller writes the stack; the next
 // command makes the room again.
-func (m *Manager) freeze(ctx context.Context, op string, r *Room, st *layers.Stack, stop bool) error {
+func (m *Manager) freeze(st *layers.Stack, end func() error) error {
 	if !m.layers.Changed(st) {
 		return nil
 	}
-	err := r.end(ctx, op, stop)
+	err := end()
 	if err == nil {
 		st.Freeze()
 	}
@@ -147,7 +160,7 @@ func (r *Room) running() string {
 // List lists the snapshots of a room.
 func (s Service) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*guestpb.ListSnapshotsResponse, error) {
 	a := &guestpb.ListSnapshotsResponse{}
-	return a, s.onStack(ctx, "list snapshots", r.User, func(_ *Room, st *layers.Stack) error {
+	return a, s.inTurn(ctx, "list snapshots", r.User, func(_ *Room, st *layers.Stack) error {
 		for _, s := range st.Snapshots {
 			a.Snapshots = append(a.Snapshots, &guestpb.Snapshot{Name: s.Name, MadeUnixNano: s.Time.UnixNano()})
 		}
@@ -158,7 +171,7 @@ func (s Service) List(ctx context.Context, r *guestpb.ListSnapshotsRequest) (*gu
 // Diff lists what has changed in a room's root since a snapshot, while the room may run.
 func (s Service) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*guestpb.DiffSnapshotResponse, error) {
 	a := &guestpb.DiffSnapshotResponse{}
-	return a, s.onStack(ctx, "compare with snapshot", r.User, func(_ *Room, st *layers.Stack) error {
+	return a, s.inTurn(ctx, "compare with snapshot", r.User, func(_ *Room, st *layers.Stack) error {
 		since, err := st.Find(r.Name)
 		if err != nil {
 			return err
@@ -178,8 +191,7 @@ func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb
 	if err := protocol.CheckUser(r.To); err != nil || r.To == r.User {
 		return nil, fault.Newf(fault.InvalidArgs, op, r.To, "it is not the name of a new user")
 	}
-	s.LetGo(r.User, r.Stop)
-	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, func(room *Room, st *layers.Stack) error {
+	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, r.Stop, func(st *layers.Stack, end func() error) error {
 		give, err := s.turns.Take(ctx, r.To, nil) // a new user, so nobody waits the other way round
 		if err != nil {
 			return err
@@ -190,8 +202,8 @@ func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb
 			return err
 		}
 		if s.layers.Changed(st) {
-			if err = st.May(""); err == nil {
-				err = s.freeze(ctx, op, room, st, r.Stop)
+			if err = st.May(engine.AutomaticSnapshot); err == nil {
+				err = s.freeze(st, end)
 			}
 			if err == nil {
 				err = s.layers.Write(r.User, st)
