@@ -4,7 +4,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -174,15 +173,10 @@ func pass(socket *net.UnixConn, conn net.Conn) error {
 	if !ok {
 		return fmt.Errorf("a %T has no descriptor", conn)
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
+	return process.Control(c, func(fd int) error {
+		_, _, err := socket.WriteMsgUnix([]byte{0}, unix.UnixRights(fd), nil)
 		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		_, _, failed = socket.WriteMsgUnix([]byte{0}, unix.UnixRights(int(fd)), nil)
 	})
-	return errors.Join(err, failed)
 }
 
 // socketPair returns a socket and the child's end of it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -134,13 +135,13 @@ func Carry(f *os.File, buf []byte, take func([]byte) error) error {
 // holds returns the size of the buffer of a pipe or terminal, or an upper bound.
 func holds(f *os.File) int {
 	most := holdsMost
-	if raw, err := f.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			if n, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0); err == nil {
-				most = n
-			}
-		})
-	}
+	_ = Control(f, func(fd int) error {
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+		if err == nil {
+			most = n
+		}
+		return err // of a terminal
+	})
 	return most
 }
 
@@ -205,16 +206,22 @@ func openTerminal(p Place, size Size) (ours, theirs *os.File, err error) {
 
 // Resize changes the size of a terminal. The kernel signals its programs.
 func Resize(ours *os.File, size Size) error {
-	raw, err := ours.SyscallConn()
+	err := Control(ours, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
+	})
+	if err != nil {
+		return fault.New(fault.Execution, "resize terminal", "", err)
+	}
+	return nil
+}
+
+// Control calls f with the descriptor of a file or connection. Closing waits until f has returned.
+func Control(c syscall.Conn, f func(fd int) error) error {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
-	})
-	if err = errors.Join(err, failed); err != nil {
-		return fault.New(fault.Execution, "resize terminal", "", err)
-	}
-	return nil
+	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
+	return errors.Join(err, failed)
 }

@@ -140,16 +140,11 @@ func (q dqblk) atLimit() bool {
 }
 
 func quotactl(dir *os.File, command, project uint32, q *dqblk) error {
-	raw, err := dir.SyscallConn() // fails if the room was removed meanwhile
-	if err != nil {
-		return err
-	}
-	var errno unix.Errno
-	err = raw.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall6(unix.SYS_QUOTACTL_FD, fd, uintptr(command), uintptr(project), uintptr(unsafe.Pointer(q)), 0, 0)
+	return process.Control(dir, func(fd int) error { // fails if the room was removed meanwhile
+		_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(fd), uintptr(command), uintptr(project), uintptr(unsafe.Pointer(q)), 0, 0)
+		if errno != 0 {
+			return os.NewSyscallError("quotactl_fd", errno)
+		}
+		return nil
 	})
-	if err == nil && errno != 0 {
-		err = os.NewSyscallError("quotactl_fd", errno)
-	}
-	return err
 }

@@ -134,7 +134,7 @@ func (l *proc) spawn(room Room, spec *guestpb.Shell, exports []string, size proc
 		Args: l.kind.args, Env: env, Dir: protocol.Folder(room.Home(), spec.Dir), Terminal: &size, Place: room.Place(false),
 	})
 	if err == nil {
-		l.term, err = newTerminal(l.child.Terminal)
+		l.term = terminal{l.child.Terminal}
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,22 +16,10 @@ import (
 
 // terminal is our side of a shell's terminal. What it reports about the other side comes from the
 // kernel.
-type terminal struct {
-	file *os.File
-	raw  syscall.RawConn
-}
+type terminal struct{ file *os.File }
 
-func newTerminal(file *os.File) (terminal, error) {
-	raw, err := file.SyscallConn()
-	return terminal{file: file, raw: raw}, err
-}
-
-// control runs f with the descriptor.
-func (t terminal) control(f func(fd int) error) error {
-	var failed error
-	err := t.raw.Control(func(fd uintptr) { failed = f(int(fd)) })
-	return errors.Join(err, failed)
-}
+// control calls f with the descriptor.
+func (t terminal) control(f func(fd int) error) error { return process.Control(t.file, f) }
 
 // foreground returns the foreground process group, or 0.
 func (t terminal) foreground() (pgrp int) {
