@@ -182,6 +182,7 @@ func (d *daemon) makeResidents(ctx context.Context) (err error) {
 		Home: d.Home, DB: d.db, Machines: d.machines, Folders: d.folders, Tokens: d.tokens, Secrets: d.api.Vault, Record: watched{d}, Log: d.api.Log,
 		Trust: d.api.Vault.Trust,
 		Made:  func(ctx context.Context, l *machine.Lease, a agents.Agent) { d.api.Mounts.Attach(ctx, l, a) },
+		Lost:  func(a config.AgentID) bool { return d.api.Mounts.Lost(a) },
 		PrepareTrust: func(ctx context.Context, a agents.Agent) {
 			d.api.Vault.Prepare(ctx, slices.ContainsFunc(policy.Of(d.api.Sandbox.Settings(), a.Settings).Rules, config.NetworkRule.HTTP))
 		},

@@ -64,7 +64,10 @@ type Options struct {
 	// It may wait for a moment.
 	PrepareTrust func(context.Context, Agent)
 	// Made is called when a room was made or may have been, before anything runs in it.
-	Made   func(context.Context, *machine.Lease, Agent)
+	Made func(context.Context, *machine.Lease, Agent)
+	// Lost reports whether something that Made added to a room has ended, perhaps with the room. Made is then
+	// called again. It must be fast.
+	Lost   func(config.AgentID) bool
 	Record events.Recorder
 	Log    *slog.Logger
 }

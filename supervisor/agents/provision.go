@@ -82,6 +82,9 @@ func (a *Agents) provision(ctx context.Context, l *machine.Lease, m *member) err
 
 // isMade reports whether the guest has an agent's room as it is desired.
 func (a *Agents) isMade(l *machine.Lease, m *member) bool {
+	if a.Lost(m.ID) {
+		return false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return m.made.in == l.Guest && m.hasRoom(m.made, a.Trust()) && !m.gone

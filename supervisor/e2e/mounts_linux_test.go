@@ -48,7 +48,7 @@ func TestMounts(t *testing.T) {
 		name string
 		run  func()
 	}{
-		{"edit and build", m.edit}, {"three hunks", m.hunks}, {"reject", m.reject}, {"undo", m.undo}, {"merge", m.merge}, {"a new guest", m.restart}, {"a snapshot", m.snapshot}, {"modes", m.modes}, {"ends", m.ends},
+		{"edit and build", m.edit}, {"three hunks", m.hunks}, {"reject", m.reject}, {"undo", m.undo}, {"merge", m.merge}, {"a new guest", m.restart}, {"a snapshot", m.snapshot}, {"the room ends", m.roomEnds}, {"modes", m.modes}, {"ends", m.ends},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { m.t = t; step.run() }) {
 			return // the next one builds on it
@@ -317,6 +317,30 @@ func (m *mountsTest) snapshot() {
 			m.t.Errorf("%q", out)
 		}
 	}
+	if _, err := m.Mounts.Unmount(m.t.Context(), &controlpb.UnmountFolderRequest{Agent: "alice", Name: "kept"}); err != nil {
+		m.t.Error(err)
+	}
+}
+
+// roomEnds: the mounts are there in the room that follows one whose first process was killed.
+func (m *mountsTest) roomEnds() {
+	m.mount("alice", &controlpb.MountFolderRequest{Mode: "read", Name: "kept"})
+	const killFirst = `for p in $(ls /proc | grep '^[0-9]*$' | sort -n); do [ "$(cat /proc/$p/root/etc/hostname 2>/dev/null)" = alice ] && exec kill -9 $p; done; exit 1`
+	p, err := m.Run(m.t.Context(), control.RunAs{}, engine.Command{Args: []string{"sh", "-c", killFirst}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if exit, err := p.Wait(); err != nil || exit.Code != 0 {
+		m.t.Fatalf("%+v %v", exit, err)
+	}
+	timetest.Eventually(m.t, "the folder is mounted again", func() bool {
+		p, err := m.Run(m.t.Context(), control.RunAs{Agent: "alice"}, engine.Command{Args: []string{"test", "-e", "/mnt/kept/gone.txt"}})
+		if err != nil {
+			return false // the old room is ending
+		}
+		exit, err := p.Wait()
+		return err == nil && exit.Code == 0
+	})
 	if _, err := m.Mounts.Unmount(m.t.Context(), &controlpb.UnmountFolderRequest{Agent: "alice", Name: "kept"}); err != nil {
 		m.t.Error(err)
 	}

@@ -60,6 +60,9 @@ func OpenHome(t testing.TB, dir config.Home, backend machine.Backend, o agents.O
 	if o.Made == nil {
 		o.Made = func(context.Context, *machine.Lease, agents.Agent) {}
 	}
+	if o.Lost == nil {
+		o.Lost = func(config.AgentID) bool { return false }
+	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	h.Machine, err = machine.New(context.Background(), machine.Options{Home: dir, Backend: backend, Folders: o.Folders, Log: o.Log})
 	must(err)

@@ -141,6 +141,13 @@ func (e *entry) attached() bool {
 	return e.live != nil && !notify.Closed(e.live.Done())
 }
 
+// lost reports whether the folder was mounted, and no longer is though nobody unmounted it.
+func (e *entry) lost() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.live != nil && notify.Closed(e.live.Done())
+}
+
 // detach unmounts the folder, with force also while programs use it.
 func (e *entry) detach(ctx context.Context, force bool) error {
 	e.work.Lock()
@@ -182,18 +189,18 @@ func (e *entry) close() {
 func (e *entry) now() Mount {
 	attached := e.attached()
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := e.Mount
+	n, root, failed := e.Mount, e.root, e.failed
+	e.mu.Unlock() // looking at the folder may take long
 	var gone string
 	switch there, ok := identityOf(e.Folder); {
 	case !ok:
 		gone = "the folder is not there any more"
-	case e.root != nil && !is(e.root, there):
+	case root != nil && !is(root, there):
 		gone = "another folder has taken its place"
 	case attached:
 		n.State = Mounted
-	case e.failed != nil:
-		n.State, n.Trouble = Failed, e.failed
+	case failed != nil:
+		n.State, n.Trouble = Failed, failed
 	default:
 		n.State = Waiting
 	}

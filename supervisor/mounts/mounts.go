@@ -202,6 +202,12 @@ func (m *Mounts) Attach(ctx context.Context, lease *machine.Lease, agent agents.
 	}
 }
 
+// Lost reports whether a folder that was mounted in an agent's room is not there any more, such as after the end of
+// the room. It is for agents.Options.
+func (m *Mounts) Lost(agent config.AgentID) bool {
+	return slices.ContainsFunc(m.entries(), func(e *entry) bool { return e.Agent == agent && e.lost() })
+}
+
 // Unmount ends a mount. It fails with Rejected if programs use it or if there are changes to review; force
 // discards both. If no guest runs, there may be changes, which the next mount of the folder shows again.
 func (m *Mounts) Unmount(ctx context.Context, ref, name string, force bool, by machine.Cause) error {

@@ -58,6 +58,29 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// The mounts of a room that ended are there again in the one that follows.
+func TestRoomEnds(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.alice, Mount{})
+	r.start(r.alice)
+	r.start(r.bob)
+	r.mount(r.bob, Mount{Name: "theirs"})
+	r.set(func() {
+		for _, f := range r.mounted {
+			f.end()
+		}
+	})
+	timetest.Eventually(t, "the mounts end", func() bool { return r.states() == "alice/app: waiting, bob/theirs: waiting" })
+	r.start(r.alice)
+	r.want("alice/app: mounted, bob/theirs: waiting")
+	refused := fault.Newf(fault.Execution, "mount", "theirs", "no /dev/fuse")
+	r.set(func() { r.refuse = refused })
+	r.start(r.bob)
+	r.set(func() { r.refuse = nil })
+	r.start(r.bob) // not at every call
+	r.want("alice/app: mounted, bob/theirs: failed")
+}
+
 func TestClashes(t *testing.T) {
 	r := newRig(t)
 	r.mount(r.alice, Mount{})

@@ -69,7 +69,7 @@ func (r *rig) open() {
 	r.t.Helper()
 	r.home = hosttest.OpenHome(r.t, r.dir, r.backend, agents.Options{Record: r, Made: func(ctx context.Context, l *machine.Lease, a agents.Agent) {
 		r.Attach(ctx, l, a)
-	}})
+	}, Lost: func(a config.AgentID) bool { return r.Lost(a) }})
 	kept, err := history.Open(string(r.dir.History()), history.Options{})
 	if err != nil {
 		r.t.Fatal(err)
