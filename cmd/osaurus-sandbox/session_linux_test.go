@@ -172,7 +172,7 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("a second home beside it", secondHome)
 	t.Run("a second daemon", func(t *testing.T) {
-		fails(t, fault.ExitRejected, "has it", "serve")
+		fails(t, fault.ExitRejected, "in use", "serve")
 	})
 	t.Run("the page of the API", tryDocs) // ends by removing the guest
 }

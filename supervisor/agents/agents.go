@@ -84,7 +84,7 @@ type Agents struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	turns    queue.Queues[config.LinuxUser] // to change that user's room, or which agents there are
+	turns    queue.Queues[config.LinuxUser] // to change that user's room, or the set of agents
 	writing  sync.Mutex                     // of the map of users
 	sweeping sync.Mutex                     // of folders that were set aside
 
@@ -92,7 +92,7 @@ type Agents struct {
 	byName  map[config.AgentName]*member
 	remains map[config.LinuxUser]bool // users of deleted agents that may have something in the guest
 
-	changed notify.Notifier // rung with every change of an agent
+	changed notify.Notifier // notified of every change of an agent
 }
 
 // member is an agent and its room. Agents.mu guards it.

@@ -70,7 +70,7 @@ func (a *Agents) export(ctx context.Context, rooms engine.Snapshots, agent Agent
 		if err == nil {
 			err = rooms.ExportRoom(ctx, agent.User, packed)
 		}
-		if err == nil { // or an archive that is cut off could be imported
+		if err == nil { // otherwise an archive that is cut off could be imported
 			err = packed.Close()
 		}
 		return err
@@ -88,8 +88,8 @@ type Import struct {
 	OtherBase bool   // leave out what it changed outside of its home if that needs another base
 }
 
-// Import makes a new agent of an archive of Export, or of anyone: nothing in it is trusted. The agent
-// appears with all that it has or not at all. It has an id, a uid and tokens of its own, and no secrets.
+// Import makes a new agent from an archive. Anybody may have made it, so nothing in it is trusted. The
+// agent appears complete or not at all. It has an id, a uid and tokens of its own, and no secrets.
 func (a *Agents) Import(ctx context.Context, how Import, from io.Reader, by machine.Cause) (made Agent, err error) {
 	l, err := a.Machines.Shared().Acquire(ctx)
 	if err != nil {
@@ -149,16 +149,16 @@ func readCard(from *bufio.Reader) (c card, err error) {
 		err = json.Unmarshal(text, &c)
 	}
 	if err == nil && c.Format != archiveFormat {
-		err = fmt.Errorf("it has format %d, this program knows %d", c.Format, archiveFormat)
+		err = fmt.Errorf("it has format %d, but this program knows %d", c.Format, archiveFormat)
 	}
 	if err != nil {
-		err = fault.New(fault.Rejected, "read archive", "", err).Advise("It is damaged, or agent export of this release has not made it.")
+		err = fault.New(fault.Rejected, "read archive", "", err).Advise("It is damaged, or was not made by agent export of this release.")
 	}
 	return c, err
 }
 
-// transfer calls do with an empty history, which may take a part of the free space, and removes that. The
-// history of agents has limits and leaves out large files.
+// transfer calls do with an empty history, which may take a part of the free space, and then removes it.
+// The history of agents would not do: it has limits and leaves out large files.
 func (a *Agents) transfer(part int64, do func(*history.History) error) error {
 	dir, err := a.Home.Make(a.Home.Transfers())
 	if err != nil {

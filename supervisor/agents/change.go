@@ -42,8 +42,8 @@ func nameOf(n New) (config.AgentName, error) {
 	return name, err
 }
 
-// create creates an agent with a name and settings, which those of New change. If it is Unfinished, no folder of
-// its name may be there.
+// create creates an agent with a name and settings; those of New override them. If it is Unfinished, no
+// folder of its name may exist.
 func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Cause) (Agent, error) {
 	const op = "create agent"
 	var err error
@@ -59,7 +59,7 @@ func (a *Agents) create(ctx context.Context, agent Agent, n New, by machine.Caus
 		return Agent{}, err
 	}
 	defer end()
-	if err := a.mayBe(op, agent); err != nil {
+	if err := a.checkFree(op, agent); err != nil {
 		return Agent{}, err
 	}
 	agent.Folder = a.folderFor(agent)
@@ -115,9 +115,9 @@ func idFor(name config.AgentName, text string) (config.AgentID, error) {
 	return own, nil
 }
 
-// mayBe refuses an agent whose name, id or user is taken. The caller has the
+// checkFree refuses an agent whose name, id or user is taken. The caller has the
 // turn.
-func (a *Agents) mayBe(op string, agent Agent) error {
+func (a *Agents) checkFree(op string, agent Agent) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	refuse := func(why, advice string) error {
@@ -180,7 +180,7 @@ func (a *Agents) Rename(ctx context.Context, ref, to string, by machine.Cause) (
 	case notID == nil:
 		return Agent{}, fault.Newf(fault.InvalidArgs, op, string(before), "a name cannot be an id").Advise("Choose another name.")
 	}
-	if err := a.mayBe(op, agent); err != nil {
+	if err := a.checkFree(op, agent); err != nil {
 		return Agent{}, err
 	}
 	if err := a.rows.update(ctx, op, agent); err != nil {
@@ -306,7 +306,7 @@ func (a *Agents) forget(ctx context.Context, ref string, workspace bool) (Agent,
 		return Agent{}, err
 	}
 	if workspace {
-		defer func() { _ = a.setAside(agent) }() // or removeHome does, or says why not
+		defer func() { _ = a.setAside(agent) }() // if this fails, removeHome tries again and reports it
 	} else if a.folderFree("delete agent", agent.Name) == nil { // people look for it under the last name
 		_ = a.root.Rename(agent.subtree(), path.Join(homes, string(agent.Name)))
 	}

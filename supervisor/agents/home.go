@@ -64,7 +64,7 @@ func (a *Agents) OpenHome(agent Agent) (*os.Root, error) {
 	return root, nil
 }
 
-// Recount makes the share's quota count a home folder again that was changed on this computer.
+// Recount makes the share's quota count a home folder again after a change on this computer.
 func (a *Agents) Recount(agent Agent) { a.Folders.Recount(agent.subtree()) }
 
 func folderFault(op, dir string, err error) error {

@@ -97,7 +97,7 @@ func (a *Agents) ensure(ctx context.Context, l *machine.Lease, m *member) error 
 		return err
 	}
 	if agent.Unfinished { // and could not be deleted
-		return fault.Newf(fault.Rejected, "make room", string(agent.Name), "the agent is not whole").Advise("Delete it: osaurus-sandbox agent delete " + string(agent.Name))
+		return fault.Newf(fault.Rejected, "make room", string(agent.Name), "the agent is incomplete").Advise("Delete it: osaurus-sandbox agent delete " + string(agent.Name))
 	}
 	if err := a.makeHome(agent); err != nil {
 		return err

@@ -124,8 +124,8 @@ func (a *Agents) Unchanged(ctx context.Context, op string, do func(Saved) error)
 	return do(saved)
 }
 
-// Restore makes the agents of a home those that were saved. What the database has of others goes: their
-// memory and tasks. No uid is given again. It may be repeated, and comes before Open.
+// Restore makes the agents of a home those that were saved. Other agents are deleted with their memory
+// and tasks. No uid is given again. It may be repeated, and comes before Open.
 func Restore(ctx context.Context, db *store.DB, saved Saved) error {
 	const op = "restore agents"
 	text, next := store.JSON(saved), uint32(0)

@@ -19,7 +19,7 @@ const (
 // BeforeInstall begins the names of the snapshots that are made before packages are installed.
 const BeforeInstall config.SnapshotName = "before-install"
 
-// Snapshots does something with the snapshots of the room, which may end it. The next command makes it again.
+// Snapshots calls do with the snapshots of the room. That may end the room; the next command makes it again.
 func (r Room) Snapshots(ctx context.Context, do func(*machine.Lease, engine.Snapshots, Agent) error) error {
 	l, agent, err := r.Enter(ctx)
 	if err != nil {

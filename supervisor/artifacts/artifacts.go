@@ -109,7 +109,7 @@ func (a *Artifacts) fault(op, subject string, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok || err == nil {
 		return err
 	}
-	return fault.New(fault.Unavailable, op, subject, err).Advise("See that " + a.Home.Artifacts() + " is a folder of yours, and that its disk has room.")
+	return fault.New(fault.Unavailable, op, subject, err).Advise("Check that " + a.Home.Artifacts() + " is a folder of yours, and that its disk has room.")
 }
 
 // within returns the path below the folder of artifacts.
@@ -151,7 +151,7 @@ func (a *Artifacts) Get(ctx context.Context, id ID) (Artifact, error) {
 	const op = "find artifact"
 	f, found, err := store.Find(ctx, a.DB, op, scan, "SELECT "+columns+" FROM artifacts WHERE id = ?", id)
 	if err == nil && !found {
-		err = fault.Newf(fault.NotFound, op, fmt.Sprint(id), "there is none").Advise("See `osaurus-sandbox artifacts list`.")
+		err = fault.Newf(fault.NotFound, op, fmt.Sprint(id), "no such artifact").Advise("See `osaurus-sandbox artifacts list`.")
 	}
 	return f, err
 }

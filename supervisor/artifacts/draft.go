@@ -90,7 +90,7 @@ func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 	}
 	f, err := d.of.root.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, privateFile)
 	if errors.Is(err, fs.ErrExist) { // two names of the guest may be one on a file system that ignores case
-		return nil, fault.Newf(fault.InvalidArgs, op, name, "this computer takes two of its names for one").Advise("Give one of them another name.")
+		return nil, fault.Newf(fault.InvalidArgs, op, name, "this computer's file system treats two of its names as the same").Advise("Give one of them another name.")
 	}
 	if err != nil {
 		return nil, d.of.fault(op, name, err)
@@ -99,7 +99,7 @@ func (d *Draft) File(name string, size uint64) (io.WriteCloser, error) {
 }
 
 func (d *Draft) tooLarge() error {
-	return fault.Newf(fault.Rejected, "share", d.made.Name, "it is larger than %d MiB", MaxSize>>20).Advise("Share a part of it, or what sums it up.")
+	return fault.Newf(fault.Rejected, "share", d.made.Name, "it is larger than %d MiB", MaxSize>>20).Advise("Share a part of it, or a summary.")
 }
 
 // file is a file of a draft.
@@ -135,7 +135,7 @@ func (d *Draft) Keep(ctx context.Context, description string) (tools.Artifact, e
 	defer d.Discard()
 	f, a := d.made, d.of
 	if f.Files == 0 {
-		return tools.Artifact{}, fault.Newf(fault.InvalidArgs, op, f.Name, "there is no file in it").Advise("Write the file first, or share a folder that has one.")
+		return tools.Artifact{}, fault.Newf(fault.InvalidArgs, op, f.Name, "it contains no file").Advise("Write the file first, or share a folder that has one.")
 	}
 	f.Description, f.Created = oneLine(description), time.Now().UTC()
 	if f.SHA256 = d.digest(); f.Folder {
@@ -208,7 +208,7 @@ func admit(ctx context.Context, tx *sql.Tx, f Artifact) error {
 	if count < Keep && size+f.Size <= KeepBytes {
 		return nil
 	}
-	return fault.Newf(fault.Rejected, "share", f.Name, "%d artifacts of %d MiB of this agent are kept, and no more than %d of %d", count, size>>20, Keep, int64(KeepBytes)>>20).
+	return fault.Newf(fault.Rejected, "share", f.Name, "the agent has %d artifacts of %d MiB in all; the limits are %d and %d MiB", count, size>>20, Keep, int64(KeepBytes)>>20).
 		Advise("Ask the person to delete some: osaurus-sandbox artifacts delete.")
 }
 

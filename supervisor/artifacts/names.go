@@ -28,13 +28,13 @@ func checkName(name string) error {
 	}
 	switch {
 	case name == "" || name == "." || name == ".." || strings.Contains(name, "/"):
-		return refuse("it is no file's name")
+		return refuse("it is not a file name")
 	case len(name) > maxName:
 		return refuse(fmt.Sprintf("it is longer than %d bytes", maxName))
 	case !utf8.ValidString(name):
 		return refuse("it is not UTF-8")
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return refuse("it has characters that nobody sees")
+		return refuse("it has invisible characters")
 	case strings.TrimSpace(name) != name:
 		return refuse("it begins or ends with a space")
 	}

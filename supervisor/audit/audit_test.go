@@ -187,15 +187,15 @@ func TestVerifyNamesTheFirstBrokenEntry(t *testing.T) {
 		"two swapped":   {run("UPDATE audit SET seq = -1 WHERE seq = 5; UPDATE audit SET seq = 5 WHERE seq = 6; UPDATE audit SET seq = 6 WHERE seq = -1"), "entry 5: it was changed"},
 		"deleted":       {run("DELETE FROM audit WHERE seq = 5"), "entry 5: it is missing"},
 		"first deleted": {run("DELETE FROM audit WHERE seq = 1"), "entry 1: it is missing"},
-		"many deleted":  {run("DELETE FROM audit WHERE seq IN (5, 6, 7)"), "entry 5: it is missing, and all up to 7"},
-		"tail deleted":  {run("DELETE FROM audit WHERE seq > 7"), "entry 8: it is missing, and all up to 10"},
+		"many deleted":  {run("DELETE FROM audit WHERE seq IN (5, 6, 7)"), "entry 5: it and all entries up to 7 are missing"},
+		"tail deleted":  {run("DELETE FROM audit WHERE seq > 7"), "entry 8: it and all entries up to 10 are missing"},
 		"forged":        {func(t *testing.T, l *Log) { forge(t, l, 5) }, "entry 6: it was changed, or an entry before it was replaced"},
 		"forged last":   {func(t *testing.T, l *Log) { forge(t, l, 10) }, "entry 10: it is not what was recorded"},
 		"added":         {run("INSERT INTO audit SELECT 11, time, uid, agent, client, action, subject, outcome, detail, hash FROM audit WHERE seq = 10"), "entry 11: it was changed"},
 		"truncated, and then life went on": {func(t *testing.T, l *Log) {
 			run("DELETE FROM audit WHERE seq > 7")(t, l)
 			l.add(t, 2)
-		}, "entry 8: it is missing, and all up to 10"},
+		}, "entry 8: it and all entries up to 10 are missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, filepath.Join(t.TempDir(), "db"))

@@ -20,8 +20,8 @@ const recordLimit = 10 * time.Second
 
 // Log is the audit in a database. Its methods may be called from any goroutine.
 //
-// Entries are never deleted. One takes about 100 bytes on the disk and its
-// texts: a million are some 200 MB.
+// Entries are never deleted. An entry takes about 100 bytes on the disk besides
+// its texts; a million take some 200 MB.
 type Log struct{ db *store.DB }
 
 // New returns the audit of a database.

@@ -67,7 +67,7 @@ func missing(from, to Seq) error {
 	if from == to {
 		return broken(from, "it is missing")
 	}
-	return broken(from, "it is missing, and all up to %d", to)
+	return broken(from, "it and all entries up to %d are missing", to)
 }
 
 func broken(seq Seq, format string, args ...any) error {

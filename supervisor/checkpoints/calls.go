@@ -27,8 +27,8 @@ const maxSummary = 100
 // Summary returns the beginning of a text on one line, for Begin.
 func Summary(text string) string { return printable.Line(text, maxSummary) }
 
-// Begin makes the checkpoints before a call, which must End. If that fails, the call runs without. The
-// call's row is written while it runs.
+// Begin makes the checkpoints before a call. The caller must call End. If a checkpoint fails, the call
+// runs without it. The call's row is written while it runs.
 func (c *Checkpoints) Begin(ctx context.Context, agent agents.Agent, tool, summary string) *Running {
 	if !c.Settings().Enabled {
 		return &Running{}

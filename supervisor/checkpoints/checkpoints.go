@@ -214,8 +214,8 @@ func (c *Checkpoints) each(agent agents.Agent, do func(Root) error) error {
 	return nil
 }
 
-// snapshot makes a checkpoint of each root. A mount has half of the time that is left, so that one that takes
-// too long keeps nobody from the rest. The caller has the turn.
+// snapshot makes a checkpoint of each root. Each mount gets half of the time that is left, so that a slow one
+// does not block the others. The caller has the turn.
 func (c *Checkpoints) snapshot(ctx context.Context, agent agents.Agent) (trees, error) {
 	s, began, now := c.state(agent.ID), time.Now(), trees{}
 	if began.Before(s.rest) {

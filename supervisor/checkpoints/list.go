@@ -56,7 +56,8 @@ func (c *Checkpoints) shown(ctx context.Context, root string, change history.Cha
 	return change, changed
 }
 
-// differ reports whether there is any change, or it cannot be told.
+// differ reports whether there is any change. If that is unknown, it returns
+// true.
 func (c *Checkpoints) differ(ctx context.Context, from, to trees) bool {
 	for range c.changes(ctx, from, to, nil) {
 		return true

@@ -144,7 +144,7 @@ func within(agent agents.Agent, roots trees, paths []string) (selection, error) 
 		}
 		if before, ok := out[found]; inside == "" {
 			out[found] = []string{}
-		} else if !ok || len(before) > 0 { // else it is all selected
+		} else if !ok || len(before) > 0 { // otherwise all of it is selected
 			out[found] = append(before, inside)
 		}
 	}
@@ -165,7 +165,8 @@ type plan struct {
 	users     []string            // programs that have files open
 }
 
-// make makes the plan, or fails if nothing is to do or something is in the way.
+// make makes the plan, or fails if there is nothing to do or something is in
+// the way.
 func (p *plan) make(ctx context.Context, op string) error {
 	of := p.undone.Of
 	switch number := fmt.Sprint(of.Number); {

@@ -49,7 +49,7 @@ func Place(ctx context.Context, archive io.Reader, name, to string) (_ Sum, err 
 		return u.sum, refused(name, err)
 	}
 	if !u.begun {
-		return u.sum, fault.Newf(fault.Rejected, "copy", name, "the room sent a link that leads elsewhere, or no file").Advise("Copy the link's target.")
+		return u.sum, fault.Newf(fault.Rejected, "copy", name, "the room sent a link that leads elsewhere, or something other than a file").Advise("Copy the link's target.")
 	}
 	return u.sum, put(root, path.Join(part, name), as)
 }

@@ -41,7 +41,7 @@ const (
 		"An agent reaches a mirror on this computer only with a rule: osaurus-sandbox agent set NAME 'network.rules+=allow localhost'"
 )
 
-// same returns an error if a check got something else than it wanted.
+// same returns an error if a check got something other than it wanted.
 func same(got string, err error, want string) (string, error) {
 	if err == nil && got != want {
 		err = fault.Newf(fault.Execution, "", "", "got %q instead of %q", got, want)

@@ -57,7 +57,7 @@ func checkNetwork(ctx context.Context, home config.Settings, apt string) vm.Find
 			found = append(found, fmt.Sprintf("the gateway uses the proxy %s, which agents do not reach themselves: %s", t, reason))
 		}
 	}
-	f.Detail = cmp.Or(strings.Join(found, "; "), "agents reach all that this computer uses")
+	f.Detail = cmp.Or(strings.Join(found, "; "), "agents reach everything that this computer uses")
 	return f
 }
 

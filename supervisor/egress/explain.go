@@ -125,7 +125,7 @@ func ParseTarget(text string) (policy.Target, error) {
 	}
 	port, err := config.ParsePort(cmp.Or(u.Port(), defaultPort(u.Scheme)))
 	if err != nil {
-		return refuse("the port is missing, or not one")
+		return refuse("the port is missing or invalid")
 	}
 	t.Port = uint16(port)
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {

@@ -154,7 +154,7 @@ func (j *Journal) writeQueue() error {
 		j.log.Info("sandbox", line...)
 	}
 	if lost > 0 {
-		j.log.Error("events were lost: the disk has taken nothing for too long", "count", lost)
+		j.log.Error("events were lost: the disk accepted no writes for too long", "count", lost)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -19,10 +19,10 @@ const pageSize = 256
 // kind Gap instead. A number that does not exist yet is fault.InvalidArgs.
 func (j *Journal) Read(ctx context.Context, cursor Seq, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		_ = j.writeQueue() // what was noted before; write tells of errors
+		_ = j.writeQueue() // what was noted before; write reports errors
 		if last := j.Last(); cursor < 0 || cursor > last {
 			yield(Event{}, fault.Newf(fault.InvalidArgs, "read events", fmt.Sprintf("after %d", cursor), "the newest is %d", last).
-				Advise("Begin at 0: all that is kept."))
+				Advise("Start at 0 to read all."))
 			return
 		}
 		Follow(ctx, cursor, follow, j.next)(yield)
@@ -47,7 +47,7 @@ func (j *Journal) page(ctx context.Context, cursor Seq) (some []Event, err error
 			return err
 		}
 		if cursor < forgotten {
-			some = []Event{{Seq: forgotten, Kind: Gap, Cause: "these events are not kept any more",
+			some = []Event{{Seq: forgotten, Kind: Gap, Cause: "these events are no longer kept",
 				Fields: map[string]string{"from": fmt.Sprint(cursor + 1), "to": fmt.Sprint(forgotten)}}}
 			return nil
 		}

@@ -49,7 +49,7 @@ type Lock struct {
 // Take locks a home. It fails with Rejected if another program has it, and names that
 // program. ctx bounds the wait only.
 func Take(ctx context.Context, home config.Home) (*Lock, error) {
-	const op = "take"
+	const op = "lock home"
 	dir, err := home.Make(home.Locks())
 	if err != nil {
 		return nil, err
@@ -64,14 +64,14 @@ func Take(ctx context.Context, home config.Home) (*Lock, error) {
 	l := &Lock{file: file}
 	l.before, _ = read(file)
 	if err := write(file, Owner{PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Since: time.Now()}); err != nil {
-		return nil, errors.Join(fault.New(fault.Unavailable, op, string(home), err).Advise("See that its disk has room."), file.Close())
+		return nil, errors.Join(fault.New(fault.Unavailable, op, string(home), err).Advise("Check that its disk has room."), file.Close())
 	}
 	return l, nil
 }
 
 // wait locks the file of a home.
 func wait(ctx context.Context, file *os.File, home config.Home) error {
-	const op = "take"
+	const op = "lock home"
 	for deadline := time.Now().Add(patience); ; {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
@@ -81,10 +81,10 @@ func wait(ctx context.Context, file *os.File, home config.Home) error {
 			return fault.New(fault.Unavailable, op, string(home), err).Advise("Set " + config.HomeVariable + " to a folder on a disk that can lock files.")
 		case time.Now().After(deadline):
 			if has, ok := read(file); ok {
-				return fault.Newf(fault.Rejected, op, string(home), "%s has it", has).
+				return fault.Newf(fault.Rejected, op, string(home), "it is in use by %s", has).
 					Advise("Use the sandbox through that program, end it, or set " + config.HomeVariable + " to a home of its own.")
 			}
-			return fault.Newf(fault.Rejected, op, string(home), "an unknown program has it").Advise("See which one with: fuser " + file.Name())
+			return fault.Newf(fault.Rejected, op, string(home), "it is in use by an unknown program").Advise("See which one with: fuser " + file.Name())
 		}
 		select {
 		case <-time.After(poll):

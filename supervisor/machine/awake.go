@@ -48,8 +48,7 @@ func caffeinated() Awake {
 	return func() func() { return child("/usr/bin/caffeinate", "-i", "-w", strconv.Itoa(os.Getpid())) }
 }
 
-// child starts a program and returns what ends it. A program that does not start is no reason
-// to run nothing.
+// child starts a program and returns what ends it. A program that does not start is ignored.
 func child(name string, args ...string) (end func()) {
 	cmd := exec.Command(name, args...)
 	if cmd.Start() != nil {

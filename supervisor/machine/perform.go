@@ -25,7 +25,7 @@ func (s *Machine) stopGuest(op *operation) error {
 	}
 	var err error
 	if op.silent {
-		err = g.Close() // it would not hear anything gentler
+		err = g.Close() // it would not react to a gentle stop
 	} else {
 		ctx, cancel := context.WithTimeout(op.context, stopLimit)
 		err = g.Shutdown(ctx)

@@ -6,7 +6,7 @@ type State string
 
 const (
 	SetupRequired  State = "setup_required"  // this host lacks something that machines need
-	NotProvisioned State = "not_provisioned" // nothing to boot from yet, or no more
+	NotProvisioned State = "not_provisioned" // nothing to boot from
 	Provisioning   State = "provisioning"    // the files for a boot are being made
 	Stopped        State = "stopped"
 	Starting       State = "starting"

@@ -91,7 +91,7 @@ func (e *entry) open() (*os.Root, error) {
 	}
 	if folder != e.Folder {
 		_ = root.Close()
-		return nil, fault.Newf(fault.Rejected, opMount, e.Folder, "it leads to %s by now", folder).Advise("Unmount it, and mount the folder that you mean.")
+		return nil, fault.Newf(fault.Rejected, opMount, e.Folder, "it leads to %s now", folder).Advise("Unmount it, and mount the folder that you mean.")
 	}
 	e.root = root
 	return root, nil

@@ -94,7 +94,7 @@ func (m Mount) complete(agent config.AgentID, home, folder string) (Mount, error
 	case m.Mode != guest.MountReview && m.Mode != guest.MountRead && m.Mode != guest.MountWrite:
 		return invalid(string(m.Mode), "not a mode", "Use review, read or write.")
 	case m.expired() || m.Until.After(m.Made.Add(maxFor)):
-		return invalid(m.Until.String(), "not such a time", "Use a time such as 8h, a year at most, or none.")
+		return invalid(m.Until.String(), "not a time that a mount can end", "Use a duration such as 8h, at most a year, or none.")
 	}
 	return m, nil
 }
@@ -108,7 +108,7 @@ func (m Mount) clash(other Mount) error {
 	overlap := func(a, b string) bool { return same(a, b) || within(a, b) || within(b, a) }
 	switch {
 	case strings.EqualFold(string(m.Name), string(other.Name)):
-		return refuse("the agent has a mount of the name " + string(other.Name) + " already: " + other.Folder)
+		return refuse("the agent already has a mount named " + string(other.Name) + ": " + other.Folder)
 	case overlap(m.Folder, other.Folder):
 		return refuse("it overlaps with the mount " + string(other.Name) + ", of " + other.Folder)
 	case overlap(m.At, other.At):

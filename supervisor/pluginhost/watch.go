@@ -50,7 +50,7 @@ func (b *Host) Note(e events.Event) {
 		if err := b.Installer.Forget(id); err != nil {
 			b.Log.Warn("the plugins of a deleted agent are left", "agent", e.Fields["agent"], "error", err)
 		}
-		b.life.Forget(id) // now the installer starts nothing of it
+		b.life.Forget(id) // from now on the installer starts nothing of it
 	}
 }
 

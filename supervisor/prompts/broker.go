@@ -64,8 +64,8 @@ func (b *Broker) Close() {
 	}
 }
 
-// Ask asks a person and returns the answer when it is stored; that to a question for a secret is
-// empty. It fails with fault.UserDenied if it is cancelled or an approval is refused, with
+// Ask asks a person and returns the answer once it is stored. The answer to a question for a secret
+// is empty. It fails with fault.UserDenied if it is cancelled or an approval is refused, with
 // fault.Timeout without an answer, and with fault.Rejected if too many prompts wait. The end of the
 // context cancels it.
 func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) (Choice, error) {
@@ -87,7 +87,7 @@ func (b *Broker) Ask(ctx context.Context, q Question, by machine.Cause) (Choice,
 	select {
 	case <-w.done:
 	case <-late.C:
-		b.end(w, Expired, "nobody has answered")
+		b.end(w, Expired, "nobody answered")
 	case <-ctx.Done():
 		b.end(w, Cancelled, "the caller disconnected")
 	case <-b.life.Done():
@@ -108,7 +108,7 @@ func (b *Broker) add(w *waiting) error {
 		}
 	}
 	if agents >= maxWaiting {
-		return fault.Newf(fault.Rejected, "ask for", w.Subject(), "%d prompts of the agent wait already", agents).
+		return fault.Newf(fault.Rejected, "ask for", w.Subject(), "%d prompts of the agent are waiting already", agents).
 			Advise("Wait until they are answered: osaurus-sandbox prompt list")
 	}
 	b.waiting = append(b.waiting, w)
@@ -169,7 +169,7 @@ func (b *Broker) settle(ctx context.Context, id ID, to State, by machine.Cause, 
 	select {
 	case <-w.turn:
 	case <-ctx.Done():
-		return Prompt{}, false, fault.Newf(fault.KindOf(ctx.Err()), "answer prompt", string(id), "another answer is being kept")
+		return Prompt{}, false, fault.Newf(fault.KindOf(ctx.Err()), "answer prompt", string(id), "another answer is being stored")
 	}
 	defer func() { w.turn <- struct{}{} }()
 	now := b.now(w)
@@ -274,7 +274,7 @@ func (b *Broker) find(id ID) (*waiting, error) {
 			return w, nil
 		}
 	}
-	return nil, fault.Newf(fault.NotFound, "find prompt", string(id), "there is none").Advise("See `osaurus-sandbox prompt list`.")
+	return nil, fault.Newf(fault.NotFound, "find prompt", string(id), "no such prompt").Advise("See `osaurus-sandbox prompt list`.")
 }
 
 func (b *Broker) now(w *waiting) Prompt {

@@ -148,13 +148,13 @@ func (q Question) check() (Question, error) {
 	}
 	switch {
 	case utf8.RuneCountInString(q.Text) > MaxText:
-		return refuse("the text is too long", fmt.Sprintf("Say it in %d characters.", MaxText))
+		return refuse("the text is too long", fmt.Sprintf("Use at most %d characters.", MaxText))
 	case q.Wait < 0 || q.Wait > MaxWait:
 		return refuse("the wait is too long", "Wait for a day at most.")
 	case q.Kind == KindSecret:
 		return q, q.Secret.Check()
 	case q.What == "" || len(q.What) > maxWhat:
-		return refuse("it is not said what for, or in too many words", fmt.Sprintf("Say it in %d bytes.", maxWhat))
+		return refuse("what is asked for is missing or too long", fmt.Sprintf("Use at most %d bytes.", maxWhat))
 	}
 	return q, nil
 }
@@ -188,13 +188,13 @@ func (p Prompt) Err() error {
 	const op = "ask for"
 	switch p.State {
 	case Cancelled:
-		return fault.Newf(fault.UserDenied, op, p.Subject(), "it was cancelled: %s", p.Cause).Advise("Do without it, or ask what it is needed for first.")
+		return fault.Newf(fault.UserDenied, op, p.Subject(), "it was cancelled: %s", p.Cause).Advise("Do without it, or explain first what it is needed for.")
 	case Answered:
 		if p.Kind != KindSecret && p.Kind != KindNetwork && p.Choice != Yes {
-			return fault.Newf(fault.UserDenied, op, p.Subject(), "the answer is %s", p.Choice).Advise("Do without it, or ask what speaks against it.")
+			return fault.Newf(fault.UserDenied, op, p.Subject(), "the answer is %s", p.Choice).Advise("Do without it, or ask why not.")
 		}
 	case Expired:
-		return fault.Newf(fault.Timeout, op, p.Subject(), "nobody has answered").Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
+		return fault.Newf(fault.Timeout, op, p.Subject(), "nobody answered").Advise("Ask again when somebody is there: osaurus-sandbox prompt watch")
 	}
 	return nil
 }

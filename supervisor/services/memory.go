@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// MaxFacts is how many facts an agent has. A new one replaces the oldest of the
-	// least salient, but none that is pinned or more salient than itself.
+	// MaxFacts is how many facts an agent may have. A new fact replaces the oldest
+	// of the least salient ones, but never one that is pinned or more salient than
+	// itself.
 	MaxFacts     = 2_000
 	MaxFact      = 4 << 10 // bytes of one fact
 	DefaultFound = 10      // results of a query
@@ -94,7 +95,7 @@ func (m *Memory) add(ctx context.Context, agent config.AgentID, f Fact) (Fact, e
 	case f.Content == "":
 		return Fact{}, fault.Newf(fault.InvalidArgs, op, "", "the fact is empty").Advise("Write a text.")
 	case len(f.Content) > MaxFact:
-		return Fact{}, fault.Newf(fault.InvalidArgs, op, "", "%d bytes are more than %d", len(f.Content), MaxFact).
+		return Fact{}, fault.Newf(fault.InvalidArgs, op, "", "%d bytes are more than the %d allowed", len(f.Content), MaxFact).
 			Advise("Shorten it, or store the path of a file that contains it.")
 	}
 	err := m.db.Write(ctx, op, func(tx *sql.Tx) error {
@@ -211,7 +212,7 @@ const findSalient = "SELECT " + factColumns + " FROM facts WHERE agent = ?1 ORDE
 func (m *Memory) Search(ctx context.Context, agent config.AgentID, text string, limit int) ([]Fact, error) {
 	const op = "search memory"
 	if limit < 1 || limit > MaxFound {
-		return nil, fault.Newf(fault.InvalidArgs, op, "", "the limit %d is not from 1 to %d", limit, MaxFound).Advise("Change the limit.")
+		return nil, fault.Newf(fault.InvalidArgs, op, "", "the limit %d is not between 1 and %d", limit, MaxFound).Advise("Change the limit.")
 	}
 	asked := queries(agent, text)
 	if len(asked) == 0 {

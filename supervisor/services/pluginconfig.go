@@ -46,7 +46,7 @@ func (c *PluginConfig) Set(ctx context.Context, who bridge.Caller, key bridge.Co
 	case who.Plugin == "":
 		return fault.Newf(fault.InvalidArgs, op, string(key), "no plugin is named").Advise("Set OSAURUS_PLUGIN.")
 	case len(value) > MaxConfigValue:
-		return fault.Newf(fault.InvalidArgs, op, string(key), "%d bytes are more than %d", len(value), MaxConfigValue).Advise("Store it in a file in the agent's home.")
+		return fault.Newf(fault.InvalidArgs, op, string(key), "%d bytes are more than the %d allowed", len(value), MaxConfigValue).Advise("Store it in a file in the agent's home.")
 	}
 	return c.db.Write(ctx, op, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO plugin_config (agent, plugin, key, value) VALUES (?, ?, ?, ?)

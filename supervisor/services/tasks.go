@@ -196,7 +196,7 @@ func (t *Tasks) Cancel(ctx context.Context, id bridge.TaskID, client string) (ta
 
 func checkTaskText(op, text string) error {
 	if len(text) > MaxTaskText {
-		return fault.Newf(fault.InvalidArgs, op, "", "%d bytes are more than %d", len(text), MaxTaskText).Advise("Write it to a file in the workspace and name the file.")
+		return fault.Newf(fault.InvalidArgs, op, "", "%d bytes are more than the %d allowed", len(text), MaxTaskText).Advise("Write it to a file in the workspace and name the file.")
 	}
 	return nil
 }

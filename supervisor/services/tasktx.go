@@ -92,7 +92,7 @@ func (w *taskTx) change(by, query string, args ...any) (Task, error) {
 func (w *taskTx) get(op string, id bridge.TaskID) (Task, error) {
 	task, err := w.one("SELECT "+taskColumns+" FROM tasks WHERE id = ?", strings.ToUpper(string(id)))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Task{}, fault.Newf(fault.NotFound, op, fmt.Sprintf("%.40s", id), "there is no such task").Advise("See `osaurus-sandbox task list`.")
+		return Task{}, fault.Newf(fault.NotFound, op, fmt.Sprintf("%.40s", id), "no such task").Advise("See `osaurus-sandbox task list`.")
 	}
 	return task, err
 }

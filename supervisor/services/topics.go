@@ -56,7 +56,7 @@ func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic
 		payload = json.RawMessage("{}")
 	}
 	if t.clean(ctx, who.Agent, string(topic)) != string(topic) {
-		return fault.Newf(fault.InvalidArgs, op, "", "its type has the value of a secret in it").Advise("Call it something else.")
+		return fault.Newf(fault.InvalidArgs, op, "", "its type contains the value of a secret").Advise("Call it something else.")
 	}
 	if clean := t.clean(ctx, who.Agent, string(payload)); json.Valid([]byte(clean)) || !json.Valid(payload) {
 		payload = json.RawMessage(clean)
@@ -68,7 +68,7 @@ func (t *Topics) Emit(ctx context.Context, who bridge.Caller, topic bridge.Topic
 		return fault.Newf(fault.InvalidArgs, op, string(topic), "the payload is not JSON: %w", err).Advise("Send a JSON value.")
 	}
 	if text.Len() > MaxPayload {
-		return fault.Newf(fault.InvalidArgs, op, string(topic), "a payload of %d bytes is more than %d", text.Len(), MaxPayload).
+		return fault.Newf(fault.InvalidArgs, op, string(topic), "a payload of %d bytes is more than the %d allowed", text.Len(), MaxPayload).
 			Advise("Write it to a file and send the path.")
 	}
 	shared := strings.HasPrefix(string(topic), SharedTopics)
@@ -122,7 +122,7 @@ type topicCursor struct {
 func (t *Topics) Read(ctx context.Context, f bridge.EventFilter, follow bool) iter.Seq2[bridge.Event, error] {
 	return func(yield func(bridge.Event, error) bool) {
 		if len(f.Topics) > maxPatterns {
-			yield(bridge.Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than %d", len(f.Topics), maxPatterns).Advise("Use a prefix with *, or no filter."))
+			yield(bridge.Event{}, fault.Newf(fault.InvalidArgs, "read events", "", "%d topics are more than the %d allowed", len(f.Topics), maxPatterns).Advise("Use a prefix with *, or no filter."))
 			return
 		}
 		events.Follow(ctx, topicCursor{at: f.After}, follow, func(ctx context.Context, c topicCursor) ([]bridge.Event, topicCursor, <-chan struct{}, error) {
@@ -174,7 +174,7 @@ func checkFilter(ctx context.Context, tx *sql.Tx, f bridge.EventFilter, at bridg
 	case at < 0 || at > last:
 		return fault.Newf(fault.InvalidArgs, op, fmt.Sprintf("after %d", at), "the newest is %d", last).Advise("Start at 0 to read all.")
 	case !exists:
-		return fault.Newf(fault.NotFound, op, string(f.Agent), "there is no such agent").Advise(listAgents)
+		return fault.Newf(fault.NotFound, op, string(f.Agent), "no such agent").Advise(listAgents)
 	}
 	return nil
 }

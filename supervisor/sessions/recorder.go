@@ -94,7 +94,7 @@ func (r *recorder) close() {
 	}
 }
 
-// saveAll saves what is due. What guests have no time for stays due.
+// saveAll saves what is due. What a guest cannot return in time stays due.
 func (r *recorder) saveAll() (late error) {
 	r.mu.Lock()
 	due := r.due

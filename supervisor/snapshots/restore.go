@@ -77,7 +77,7 @@ func Finish(ctx context.Context, home config.Home, db *store.DB) (name string, e
 	return finish(ctx, home, db, func(string) error { return nil })
 }
 
-// finish calls done after each step, which may end it.
+// finish calls done after each step, and stops if that fails.
 func finish(ctx context.Context, home config.Home, db *store.DB, done func(step string) error) (string, error) {
 	m, err := read(home, ready)
 	if fault.KindOf(err) == fault.NotFound {

@@ -186,7 +186,7 @@ func read(home config.Home, name string) (m Snapshot, err error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err == nil && m.Format != format {
-		err = fmt.Errorf("it has format %d, this program knows %d", m.Format, format)
+		err = fmt.Errorf("it has format %d, but this program knows %d", m.Format, format)
 	}
 	if err != nil {
 		return Snapshot{}, fault.New(fault.Rejected, op, name, err).Advise("Another osaurus-sandbox may have made it: use that one.")

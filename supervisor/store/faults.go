@@ -52,7 +52,7 @@ func (db *DB) Fault(op string, err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		advice = broken
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		kind, advice = fault.Timeout, "Another program holds "+db.path+" for long: close it."
+		kind, advice = fault.Timeout, "Another program keeps "+db.path+" locked: close it."
 	case sqlite3.SQLITE_CONSTRAINT:
 		kind = fault.Rejected
 	}

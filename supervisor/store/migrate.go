@@ -27,7 +27,7 @@ func migrate(ctx context.Context, pool *sql.DB, migrations fs.FS) error {
 		return err
 	}
 	if at > len(names) {
-		return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, this program knows %d", at, len(names)).
+		return fault.Newf(fault.Rejected, "read database", "schema", "it has version %d, but this program knows %d", at, len(names)).
 			Advise("A newer osaurus-sandbox wrote it: use that one, or give this one another home with OSAURUS_HOME.")
 	}
 	for i, name := range names[at:] {

@@ -25,7 +25,7 @@ type authority struct {
 	trust *engine.Trust
 }
 
-// openAuthority returns the gateway's certificate authority. It makes it at the first time. With
+// openAuthority returns the gateway's certificate authority. The first call makes it. With
 // quiet, a locked store is an error instead of a dialog.
 func (v *Vault) openAuthority(ctx context.Context, quiet bool) (*intercept.Authority, error) {
 	v.opening.Lock()

@@ -50,7 +50,7 @@ func (v *Vault) boundTo(who bridge.Caller, host string) bool {
 
 // credentials returns the bound secrets of a program's agent: those that it may send to a host, and
 // the others, whose placeholders are refused there.
-func (v *Vault) credentials(who bridge.Caller, host string) (here, foreign []intercept.Credential) {
+func (v *Vault) credentials(who bridge.Caller, host string) (allowed, foreign []intercept.Credential) {
 	for key, to := range v.Bindings.of(who.Agent) {
 		c := intercept.Credential{
 			Secret: key.Name, Placeholder: to.Placeholder, Hosts: to.Hosts, Value: v.sender(who, key, host), Key: to.Key, Require: to.Require,
@@ -62,12 +62,12 @@ func (v *Vault) credentials(who bridge.Caller, host string) (here, foreign []int
 			c.In = intercept.InBasic
 		}
 		if slices.Contains(to.Hosts, host) && v.uses(who, key) {
-			here = append(here, c)
+			allowed = append(allowed, c)
 		} else {
 			foreign = append(foreign, c)
 		}
 	}
-	return here, foreign
+	return allowed, foreign
 }
 
 // uses reports whether a program may use a secret: its plugin's, or its agent's if the plugin

@@ -178,7 +178,7 @@ func TestAuthority(t *testing.T) {
 	}
 	r.bind(key("", "TOKEN"), canary, secrets.Binding{Hosts: []string{"a.example"}})
 	trust := r.Trust()
-	if trust == nil || !strings.Contains(trust.Certificate, "CERTIFICATE") || strings.Contains(trust.Certificate, "KEY") || len(trust.Environment) < 5 {
+	if trust == nil || !strings.Contains(trust.Certificate, "CERTIFICATE") || strings.Contains(trust.Certificate, "PRIVATE KEY") || len(trust.Environment) < 5 {
 		t.Fatalf("%+v", trust)
 	}
 	text, err := r.stores[config.SecretsInFile].Get(t.Context(), secrets.Authority())

@@ -22,8 +22,8 @@ const (
 	// fresh is how long the values are used before the store is asked again, for changes by other
 	// programs. Changes through the vault apply at once.
 	fresh = time.Minute
-	// maxFormer is how many values of an agent are kept redacted that were replaced or deleted, and maxSecrets
-	// bounds its secrets: together what is redacted at most.
+	// maxFormer is how many replaced or deleted values of an agent stay redacted, and maxSecrets bounds its
+	// secrets. Together they fill the redactor.
 	maxFormer  = 16
 	maxSecrets = redact.MaxSecrets - maxFormer
 )
@@ -51,7 +51,7 @@ func (v *Vault) Redact(ctx context.Context, agent config.AgentID) *redact.Live {
 		select {
 		case <-looking:
 		case <-over.C:
-			v.Log.Warn("an agent's output is not redacted yet: their store does not answer", "agent", agent)
+			v.Log.Warn("an agent's output is not redacted yet: the secret store does not answer", "agent", agent)
 		case <-ctx.Done():
 		}
 	}
@@ -128,7 +128,7 @@ func (v *Vault) ask(agent config.AgentID, k *known) {
 		k.trouble = trouble
 		v.mu.Unlock()
 		if trouble != "" && trouble != said && v.life.Err() == nil {
-			v.Log.Warn("an agent's output is not freed of secrets that are in the store", "agent", agent, "error", trouble)
+			v.Log.Warn("an agent's output is not redacted: its secrets cannot be read", "agent", agent, "error", trouble)
 		}
 		return
 	}
@@ -153,7 +153,7 @@ func (v *Vault) read(ctx context.Context, agent config.AgentID) (map[secrets.Key
 		}
 	}
 	if n := len(keys); n > maxSecrets { // another program has added some
-		v.Log.Warn("an agent's output is freed of its first secrets only", "agent", agent, "has", n, "most", maxSecrets)
+		v.Log.Warn("an agent has too many secrets: only the first ones are redacted", "agent", agent, "has", n, "most", maxSecrets)
 	}
 	return values, nil
 }
@@ -200,8 +200,8 @@ func (v *Vault) learn(key secrets.Key, value secrets.Value) error {
 }
 
 func tooMany(op string, key secrets.Key) error {
-	return fault.Newf(fault.Rejected, op, string(key.Name), "the agent has %d others, and no more are kept out of its output", maxSecrets).
-		Advise("A person deletes some that are not needed, or gives the work to another agent: osaurus-sandbox secret list AGENT")
+	return fault.Newf(fault.Rejected, op, string(key.Name), "the agent has %d other secrets, and no more can be redacted", maxSecrets).
+		Advise("A person can delete some, or give the work to another agent: osaurus-sandbox secret list AGENT")
 }
 
 // unlearn forgets a deleted value, which stays redacted.

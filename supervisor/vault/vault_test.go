@@ -485,7 +485,7 @@ func TestKeyringThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("hangs: the first command waits %v", took)
 	}
 	r.Redact(t.Context(), alice)
-	if n := r.log.count("their store does not answer"); n > 1 {
+	if n := r.log.count("the secret store does not answer"); n > 1 {
 		t.Error("hangs: the second command waits too")
 	}
 	r.Patience = ever
