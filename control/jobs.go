@@ -56,7 +56,7 @@ func (s jobService) Start(ctx context.Context, r *controlpb.StartJobRequest) (*c
 	case r.Line != "":
 		cmd.Args = loginShell(r.Line)
 	case len(cmd.Args) == 0:
-		return nil, fault.Newf(fault.InvalidArgs, "start job", string(agent.Name), "there is no command").Advise("Say args, or a line for a shell.")
+		return nil, fault.Newf(fault.InvalidArgs, "start job", string(agent.Name), "there is no command").Advise("Give args, or a line for a shell.")
 	default:
 		n.args = cmd.Args
 	}

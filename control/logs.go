@@ -30,8 +30,8 @@ const (
 	sourceConsole = "console"
 )
 
-// DaemonLog returns the path of the daemon's log. It also has the output of a daemon that did not start, or crashed.
-// A large log is renamed, with config.OldLog appended; a daemon that crashes later writes its trace to the renamed file.
+// DaemonLog returns the path of the daemon's log. It also has the output of a daemon that did not start, or crashed. A
+// large log is renamed, with config.OldLog appended.
 func DaemonLog(home config.Home) string { return filepath.Join(home.Logs(), "daemon.log") }
 
 // Logs sends lines of the logs.

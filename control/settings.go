@@ -50,7 +50,7 @@ func Vacant(was, at config.LoopbackAddress) error {
 	}
 	l, err := net.Listen("tcp", string(at))
 	if err != nil {
-		return fault.New(fault.Unavailable, "listen on", string(at), err).Advise("Choose another port for " + listenKey + ", or end what has that one.")
+		return fault.New(fault.Unavailable, "listen on", string(at), err).Advise("Choose another port for " + listenKey + ", or stop the program that uses that one.")
 	}
 	return l.Close()
 }

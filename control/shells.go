@@ -46,7 +46,7 @@ func (s shellService) Run(ctx context.Context, r *controlpb.RunInSessionRequest)
 		return nil, err
 	}
 	if r.Timeout.AsDuration() > maxSessionTime || strings.Contains(r.Command, "\x00") {
-		return nil, fault.Newf(fault.InvalidArgs, "run in session", string(id), "the command has a zero byte, or more than %v", maxSessionTime).Advise("Run what takes longer as a job.")
+		return nil, fault.Newf(fault.InvalidArgs, "run in session", string(id), "the command contains a zero byte, or its timeout is over %v", maxSessionTime).Advise("Run what takes longer as a job.")
 	}
 	cmd := engine.ShellCommand{
 		Shell:   engine.Shell{Session: id, Env: r.Env, Dir: r.Dir},

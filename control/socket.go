@@ -59,7 +59,7 @@ func listen(home config.Home) (_ net.Listener, remove func() error, err error) {
 	}
 	if err != nil {
 		return nil, nil, fault.New(fault.Unavailable, op, path, errors.Join(err, unlink(name))).
-			Advise("See that its disk has room and takes sockets, or set " + config.HomeVariable + " to a home on another.")
+			Advise("Check that its disk has room and takes sockets, or set " + config.HomeVariable + " to a home on another.")
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // remove does, and removes a link too
 	return ownOnly{l}, func() error { return unlink(name) }, nil

@@ -43,7 +43,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	}
 	if !address.Addr().IsLoopback() && !t.Exposed {
 		return nil, fault.Newf(fault.Rejected, op, t.Address, "other computers could reach it").
-			Advise("Use 127.0.0.1, or say --expose if that is what you want.")
+			Advise("Use 127.0.0.1, or add --expose if that is what you want.")
 	}
 	token, err := ReadToken(s.Sandbox.Home(), TokenFile(s.Sandbox.Home()))
 	if err != nil {

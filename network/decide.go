@@ -47,7 +47,7 @@ type verdict struct {
 // policyOf returns what decides about a member's flows.
 func (g *Gateway) policyOf(m *member) rules {
 	if d, over := m.count(0, time.Now()); over {
-		return spentDay(d)
+		return exhausted(d)
 	}
 	return g.policy(m.subject)
 }

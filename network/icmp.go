@@ -72,7 +72,7 @@ func (g *Gateway) ping(f *flow, from, to netip.Addr, request header.ICMPv4) erro
 	}
 	reply = reply[:n]
 	if n < header.ICMPv4MinimumSize || n > len(request) || reply.Type() != header.ICMPv4EchoReply {
-		return fmt.Errorf("the answer is no echo reply")
+		return fmt.Errorf("the answer is not an echo reply")
 	}
 	f.count(&f.received, n)
 	reply.SetIdent(request.Ident())

@@ -188,15 +188,15 @@ func (b *budget) count(n int, now time.Time) (d policy.Decision, over bool) {
 	if b.perDay == 0 || b.ofTheDay < b.perDay {
 		return d, false
 	}
-	reason := fmt.Sprintf("the agent has used up its %d MB of today (limits.networkMBPerDay)", b.perDay>>20)
+	reason := fmt.Sprintf("the agent has used up today's %d MB (limits.networkMBPerDay)", b.perDay>>20)
 	advice := fmt.Sprintf("osaurus-sandbox agent set NAME limits.networkMBPerDay=%d", 2*b.perDay>>20)
 	return policy.Decision{Action: policy.Deny, Reason: reason, Advice: advice}, true
 }
 
-// spentDay are the rules of an agent that has used up its bytes of the day.
-type spentDay policy.Decision
+// exhausted decides for an agent that has used up its bytes of the day.
+type exhausted policy.Decision
 
-func (d spentDay) Decide(policy.Target, time.Time) policy.Decision { return policy.Decision(d) }
-func (d spentDay) Resolve(string, time.Time) policy.Decision       { return policy.Decision(d) }
-func (spentDay) ByName() bool                                      { return false }
-func (spentDay) Opened(policy.Target, time.Time) bool              { return false }
+func (d exhausted) Decide(policy.Target, time.Time) policy.Decision { return policy.Decision(d) }
+func (d exhausted) Resolve(string, time.Time) policy.Decision       { return policy.Decision(d) }
+func (exhausted) ByName() bool                                      { return false }
+func (exhausted) Opened(policy.Target, time.Time) bool              { return false }

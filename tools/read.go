@@ -111,7 +111,7 @@ func readLines(ctx context.Context, c *Call, p Path, in readIn) (readOut, error)
 		return readOut{}, aboutPath(err)
 	}
 	if r.Info.Kind != engine.RegularFile {
-		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a regular file, or a folder", Message: p.String() + " is no regular file"}
+		return readOut{}, &Failure{Kind: fault.Rejected, Field: "path", Expected: "a regular file, or a folder", Message: p.String() + " is not a regular file"}
 	}
 	out := readOut{Kind: "file", Path: p.String(), FileSize: r.Info.Size, SHA256: digestText(r.SHA256), StartLine: in.StartLine, TailLines: in.TailLines, Offset: in.Offset, MaxChars: in.MaxChars}
 	if binary(b.Bytes()) {

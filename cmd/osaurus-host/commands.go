@@ -191,7 +191,7 @@ func eventsEmit(ctx context.Context, c *call) (any, error) {
 		}
 	}
 	if !json.Valid([]byte(payload)) {
-		return nil, misused("events emit: the payload is no JSON", `Text in JSON has double quotes: '"text"'.`)
+		return nil, misused("events emit: the payload is not JSON", `Text in JSON has double quotes: '"text"'.`)
 	}
 	return nil, c.Emit(ctx, c.words[0], json.RawMessage(payload))
 }
@@ -211,7 +211,7 @@ func pluginCreate(ctx context.Context, c *call) (any, error) {
 		return nil, err
 	}
 	if !json.Valid([]byte(recipe)) {
-		return nil, misused("plugin create: the recipe is no JSON", "A recipe is a JSON object with a name, a description and tools.")
+		return nil, misused("plugin create: the recipe is not JSON", "A recipe is a JSON object with a name, a description and tools.")
 	}
 	return c.CreatePlugin(ctx, json.RawMessage(recipe))
 }

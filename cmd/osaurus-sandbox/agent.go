@@ -125,12 +125,12 @@ func newAgentDelete() *cobra.Command {
 		r, err := c.Agents.Delete(ctx, &controlpb.DeleteAgentRequest{Agent: c.args[0], Workspace: workspace, Secrets: secrets})
 		return reply(c, r, err, func(io.Writer, *controlpb.DeleteAgentResponse) error {
 			if r.Pending {
-				writef(c.err, "What it has in the guest is removed when the guest starts the next time.\n")
+				writef(c.err, "What it has in the guest is removed the next time the guest starts.\n")
 			}
 			if secrets {
 				return writef(c.err, "Its secrets are deleted: %d.\n", r.SecretsDeleted)
 			}
-			return writef(c.err, "Secrets that it had are kept: osaurus-sandbox secret list %s\n", agent.Agent.GetId())
+			return writef(c.err, "Its secrets are kept: osaurus-sandbox secret list %s\n", agent.Agent.GetId())
 		})
 	},
 		withFlag(&workspace, "workspace", "delete its home folder too"),

@@ -52,7 +52,7 @@ func newArtifactsList() *cobra.Command {
 		})
 	},
 		withFlag(&conversation, "conversation", "list only the artifacts of this conversation"),
-		jsonUsage("print JSON, one a line"))
+		jsonUsage("print JSON, one object per line"))
 }
 
 func newArtifactsPath() *cobra.Command {

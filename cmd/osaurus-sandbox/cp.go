@@ -51,16 +51,16 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 		return copying{}, fault.New(fault.InvalidArgs, "copy", "", errors.New(why)).Advise(advice)
 	}
 	last := len(args) - 1
-	agent, target := parsePlace(args[last])
+	agent, target := parsePath(args[last])
 	way := copying{agent: agent, out: agent == "", target: target}
 	if slices.Contains(args, "") {
-		return wrong("a place is empty", "Write . for the folder that you are in.")
+		return wrong("a path is empty", "Write . for the current folder.")
 	}
 	for _, arg := range args[:last] {
-		from, file := parsePlace(arg)
+		from, file := parsePath(arg)
 		switch {
 		case (from == "") == way.out:
-			return wrong("one side is an agent's, and one is not", "Write the agent's as AGENT:PATH: osaurus-sandbox cp report.pdf alice:")
+			return wrong("one side must be an agent's path, the other a path on this computer", "Write an agent's path as AGENT:PATH: osaurus-sandbox cp report.pdf alice:")
 		case way.out && way.agent != "" && way.agent != from:
 			return wrong("the sources belong to different agents", "Copy from one agent at a time.")
 		case way.out:
@@ -71,19 +71,19 @@ func parseCopy(args []string, asJSON bool) (copying, error) {
 	name, in := path.Base(target), !way.out && slices.Contains(way.sources, stream)
 	switch several := len(way.sources) > 1; {
 	case several && (way.out && target == stream || in):
-		return wrong("- is one file", "Copy the others by themselves.")
+		return wrong("- is one file", "Copy the others separately.")
 	case in && (strings.HasSuffix(target, "/") || name == "." || name == ".."):
 		return wrong("standard input needs a file name", "Give one.")
 	case way.out && target == stream && asJSON:
-		return wrong("- and --json", "Standard output is for the file or for what was done: say one of them.")
+		return wrong("- and --json cannot be combined", "Standard output can have the file or the result, not both.")
 	case several && !strings.HasSuffix(target, "/"):
 		way.target = path.Join(target, ".") + "/" // a folder that must exist
 	}
 	return way, nil
 }
 
-// parsePlace parses AGENT:PATH. The agent is empty for a path on this computer.
-func parsePlace(text string) (agent, file string) {
+// parsePath parses AGENT:PATH. The agent is empty for a path on this computer.
+func parsePath(text string) (agent, file string) {
 	agent, file, colon := strings.Cut(text, ":")
 	if !colon || agent == "" || strings.Contains(agent, "/") {
 		return "", text

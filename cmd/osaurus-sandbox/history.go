@@ -204,7 +204,7 @@ func newVerify() *cobra.Command {
 			return nil
 		})
 		if err == nil && len(answer.Objects) > 0 {
-			return fault.Newf(fault.Execution, "verify", "checkpoints", "%s damaged, and set aside: %s", plural(len(answer.Objects), "object"), strings.Join(answer.Objects[:min(len(answer.Objects), 3)], ", ")).
+			return fault.Newf(fault.Execution, "verify", "checkpoints", "%s damaged and set aside: %s", plural(len(answer.Objects), "object"), strings.Join(answer.Objects[:min(len(answer.Objects), 3)], ", ")).
 				Advise("Check the disk. The next checkpoint of each home stores what is missing again.")
 		}
 		return err

@@ -60,7 +60,7 @@ func logsWithoutDaemon(c *call, source string, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	writef(c.err, "No daemon answers. This is what is in %s:\n", home.Logs())
+	writef(c.err, "No daemon answers. These are the logs in %s:\n", home.Logs())
 	for _, path := range doctor.CrashReports() {
 		writef(c.err, "Crash report: %s\n", path)
 	}
@@ -126,7 +126,7 @@ func printEvent(w io.Writer, e *controlpb.EventsResponse) error {
 // printTopic prints an event of an agent's program.
 func printTopic(w io.Writer, e *controlpb.ReadTopicsResponse) error {
 	if e.GapTo != 0 {
-		return writef(w, "        some events from %d to %d are not kept any more\n", e.GapFrom, e.GapTo)
+		return writef(w, "        some events from %d to %d are no longer kept\n", e.GapFrom, e.GapTo)
 	}
 	return writef(w, "%6d  %s  %-20s %s  (%s)\n", e.Seq, when(e.Time), e.Topic, printable.Clip(e.Payload), e.Source)
 }

@@ -36,7 +36,7 @@ func newMount() *cobra.Command {
 		withFlag(&r.At, "at", "where in the room, below /mnt or the agent's home (default /mnt/NAME)"),
 		withFlag(&r.Name, "name", "the mount's name (default the folder's)"),
 		withFlag(&r.Mode, "mode", "review, read or write (default review)"),
-		withFlag(&length, "for", "how long, such as 8h (default without end)"),
+		withFlag(&length, "for", "how long, such as 8h (default no limit)"),
 		withFlag(&r.Keep, "keep", "mount it again when the daemon starts"),
 		withFlag(&r.Ask, "ask", "ask me to accept the changes when the agent says that it is done"),
 		withFlag(&r.AllOfIt, "yes-all-of-it", "mount my home folder itself, with all keys and passwords in it"))

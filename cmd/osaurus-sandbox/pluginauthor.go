@@ -61,7 +61,7 @@ func newPluginInit() *cobra.Command {
 		}
 		wrote := map[string]string{"plugin": string(id), "file": string(id) + ".json"}
 		return reply(c, wrote, writeNew(wrote["file"], text), func(w io.Writer, wrote map[string]string) error {
-			return writef(w, "wrote %s; change it, and then: osaurus-sandbox plugin lint %s\n", wrote["file"], wrote["file"])
+			return writef(w, "wrote %s; edit it, then run: osaurus-sandbox plugin lint %s\n", wrote["file"], wrote["file"])
 		})
 	})
 }
@@ -157,7 +157,7 @@ func editPlugin(ctx context.Context, c *call, plugin string) (kept *controlpb.Pl
 		kept, err = keepEdited(ctx, c, plugin, shown.Plugin.GetName(), text)
 	}
 	if err != nil { // keeps the edited file
-		return nil, fault.Wrap("edit plugin", plugin, err).Advise("It is what it was, and what you wrote is in " + path + ". Correct that, and then: osaurus-sandbox plugin import --update " + path)
+		return nil, fault.Wrap("edit plugin", plugin, err).Advise("The plugin is unchanged; what you wrote is in " + path + ". Correct it, then run: osaurus-sandbox plugin import --update " + path)
 	}
 	return kept, os.RemoveAll(dir)
 }

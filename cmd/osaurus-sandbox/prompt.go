@@ -142,7 +142,7 @@ func newPromptCancel() *cobra.Command {
 // replySettled prints how a prompt ended. If it had ended before, it returns an error.
 func replySettled(c *call, done string, taken bool, p *controlpb.Prompt, err error) error {
 	if err == nil && !taken {
-		err = fault.Newf(fault.Rejected, "answer prompt", p.Id, "it was %s before, by %s: nothing was kept", p.State, p.Cause).
+		err = fault.Newf(fault.Rejected, "answer prompt", p.Id, "it was already %s by %s: nothing was kept", p.State, p.Cause).
 			Advise("See `osaurus-sandbox prompt list`.")
 	}
 	return reply(c, p, err, func(w io.Writer, p *controlpb.Prompt) error {

@@ -78,10 +78,10 @@ func (r reviewed) printStat(w io.Writer, p paint) error {
 		return err
 	}
 	if conflicts {
-		writef(w, "Both have changed files with CONFLICT. See both with review open, then take the agent's with review accept --conflicts, or drop them with review reject.\n")
+		writef(w, "You and the agent both changed the files marked CONFLICT. Compare the versions with review open. Then take the agent's with review accept --conflicts, or drop them with review reject.\n")
 	}
 	if n := r.rest.GetIgnored(); n > 0 {
-		return writef(w, "%s (%.1f MB) that .gitignore names not shown.\n", plural(int(n), "file"), megabytes(r.rest.IgnoredBytes))
+		return writef(w, "Not shown: %s (%.1f MB) ignored by .gitignore.\n", plural(int(n), "file"), megabytes(r.rest.IgnoredBytes))
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (d *daemon) serve(ctx context.Context) error {
 	}
 	var showing sync.WaitGroup
 	shown, hide := context.WithCancel(ctx)
-	showing.Go(func() { d.showTools(shown) })
+	showing.Go(func() { d.serveTools(shown) })
 	d.api.Log.Info("the daemon ends", "cause", d.wait(ctx, server))
 	hide()
 	showing.Wait()

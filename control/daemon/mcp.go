@@ -14,9 +14,9 @@ import (
 // listenAgain is how often an address that is in use is tried again.
 const listenAgain = 10 * time.Second
 
-// showTools serves MCP over HTTP at the address in the settings, and follows changes of
+// serveTools serves MCP over HTTP at the address in the settings, and follows changes of
 // these, until the context ends. It retries an address that is in use.
-func (d *daemon) showTools(ctx context.Context) {
+func (d *daemon) serveTools(ctx context.Context) {
 	var at config.MCP
 	var l *mcp.Listener
 	var trouble string // already in the log
@@ -25,7 +25,7 @@ func (d *daemon) showTools(ctx context.Context) {
 			return
 		}
 		if err := l.Close(); err != nil {
-			d.api.Log.Warn("the listener for MCP did not end well", "address", at.Listen, "error", err)
+			d.api.Log.Warn("the MCP listener did not shut down cleanly", "address", at.Listen, "error", err)
 		}
 		l = nil
 	}
@@ -39,7 +39,7 @@ func (d *daemon) showTools(ctx context.Context) {
 			var err error
 			if l, err = d.listen(at); err != nil && err.Error() != trouble {
 				trouble = err.Error()
-				d.api.Log.Error("agents' tools are not shown over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
+				d.api.Log.Error("agents' tools are not served over HTTP", "address", at.Listen, "error", err, "advice", fault.AdviceOf(err))
 			}
 		}
 		wait, cancel := context.WithTimeout(ctx, listenAgain)
@@ -64,7 +64,7 @@ func (d *daemon) listen(at config.MCP) (*mcp.Listener, error) {
 		Sandbox: mcp.API{Connect: connect, Find: connect}, Program: "osaurus-sandbox", Version: d.Program, Log: d.api.Log,
 	})
 	if err == nil {
-		d.api.Log.Info("agents' tools are shown over HTTP", "address", at.Listen)
+		d.api.Log.Info("agents' tools are served over HTTP", "address", at.Listen)
 	}
 	return l, err
 }

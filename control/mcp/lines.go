@@ -104,7 +104,7 @@ func (l *lines) refuse(code int, why string) error {
 // wait returns when all requests are answered, or after endGrace.
 func (l *lines) wait() {
 	over := time.After(endGrace)
-	for l.owes() {
+	for l.hasOpen() {
 		select {
 		case <-l.answered:
 		case <-over:
@@ -115,8 +115,9 @@ func (l *lines) wait() {
 	}
 }
 
-// owes reports whether the SDK will answer another request. It also answers cancelled ones.
-func (l *lines) owes() bool {
+// hasOpen reports whether the SDK still has to answer a request. It also answers cancelled
+// ones.
+func (l *lines) hasOpen() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.open {

@@ -81,14 +81,14 @@ func (s *session) follow(client *mcp.ServerSession) {
 func (s *session) watch(ctx context.Context) {
 	s.Sandbox.Watch(ctx, s.client, s.agent.Id, func() {
 		if _, changed, err := s.tools(ctx); err == nil && changed {
-			s.ring()
+			s.notifyChanged()
 		}
 	})
 }
 
-// ring makes the SDK send a notification that the tools have changed, by adding a tool that
-// is never listed or called.
-func (s *session) ring() {
+// notifyChanged makes the SDK send a notification that the tools have changed, by adding a
+// tool that is never listed or called.
+func (s *session) notifyChanged() {
 	s.server.AddTool(&mcp.Tool{Name: "changed", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, fault.Newf(fault.ToolNotFound, "call tool", "changed", "no such tool")
 	})

@@ -159,7 +159,7 @@ func (s *substitution) stray(text, where, option string) {
 			c.Secret, cmp.Or(strings.Join(c.Hosts, ", "), "no host"), where, s.x.Name)
 		if i < len(s.x.Credentials) {
 			place, _ := c.place()
-			reason = fmt.Sprintf("the placeholder of %s is in %s; for %s it belongs into %s", c.Secret, where, s.x.Name, place)
+			reason = fmt.Sprintf("the placeholder of %s is in %s; for %s it belongs in %s", c.Secret, where, s.x.Name, place)
 		}
 		s.refuse(reason, fmt.Sprintf("osaurus-sandbox secret set %s %s --host %s%s", s.x.agent(), c.Secret, s.x.Name, option))
 		return

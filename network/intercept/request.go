@@ -16,7 +16,8 @@ import (
 const (
 	// maxText bounds what is shown of a request's method, path and host.
 	maxText = 256
-	// maxMethods bounds the methods that a request names for itself.
+	// maxMethods bounds the methods of a request: its own, and those that
+	// override it.
 	maxMethods = 4
 )
 
@@ -61,7 +62,7 @@ func (x *exchange) admit(r *http.Request) *refusal {
 	}
 	names := methods(r)
 	if len(names) > maxMethods {
-		return &refusal{status: http.StatusForbidden, reason: "it names too many methods for itself"}
+		return &refusal{status: http.StatusForbidden, reason: "it overrides its method too often"}
 	}
 	for _, method := range names {
 		for _, path := range paths(r.URL) {

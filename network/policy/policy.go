@@ -132,9 +132,9 @@ func Unreachable(t Target) string {
 	case subnet.Rooms().Contains(a), subnet.Guest().Contains(a):
 		return "rooms do not reach each other"
 	case subnet.Held().Contains(a):
-		return "this address was told for no name"
+		return "this address stands for no name"
 	case !a.IsGlobalUnicast() && !a.IsLoopback() && !a.IsLinkLocalUnicast():
-		return "the address is not that of one computer"
+		return "the address does not belong to a single computer"
 	}
 	return ""
 }
@@ -142,7 +142,7 @@ func Unreachable(t Target) string {
 // Decide decides about a flow whose name and address are known.
 func (p Policy) Decide(t Target, now time.Time) Decision {
 	if t.Name != "" && !isName(t.Name) {
-		return Decision{Action: Deny, Reason: "this is not the name of a host"}
+		return Decision{Action: Deny, Reason: "this is not a host name"}
 	}
 	t.Addr = plainAddr(t.Addr)
 	return p.observed(p.decide(t, p.closedRange(t.Addr), now, matches))
@@ -152,7 +152,7 @@ func (p Policy) Decide(t Target, now time.Time) Decision {
 func (p Policy) Resolve(name string, now time.Time) Decision {
 	switch {
 	case !isName(name):
-		return Decision{Action: Deny, Reason: "this is not the name of a host"} // also 0x7f.1, which programs take for an address
+		return Decision{Action: Deny, Reason: "this is not a host name"} // also 0x7f.1, which programs take for an address
 	case matchesName(config.Localhost, name) || matchesName("*."+config.Localhost, name):
 		return Decision{Action: Deny, Reason: "localhost is the room itself"}
 	}

@@ -173,8 +173,8 @@ func TestDecide(t *testing.T) {
 		{"open", "allow 192.168.5.1", "@192.168.5.1", "allow"},
 
 		// What is no name.
-		{"open", "", "0x7f.1@8.8.8.8", "deny this is not the name"},
-		{"open", "", "API.example@8.8.8.8", "deny this is not the name"},
+		{"open", "", "0x7f.1@8.8.8.8", "deny this is not a host name"},
+		{"open", "", "API.example@8.8.8.8", "deny this is not a host name"},
 	} {
 		p := Policy{Mode: tc.mode, Local: []netip.Prefix{netip.MustParsePrefix("5.6.7.1/24"), netip.MustParsePrefix("192.168.5.1/24")}}
 		if tc.rules != "" {
