@@ -23,6 +23,7 @@ type rules interface {
 	Decide(t policy.Target, now time.Time) policy.Decision
 	Resolve(name string, now time.Time) policy.Decision
 	ByName() bool
+	HasNames(now time.Time) bool
 	Opened(t policy.Target, now time.Time) bool
 }
 
@@ -34,7 +35,8 @@ type verdict struct {
 	// bytes of the client must ask for one of them.
 	names []string
 	sniff bool
-	// guard is set if the first message may name a host to which secrets are bound.
+	// guard is set if the first message may name a host that is closed, whose requests are read, or to which secrets are
+	// bound.
 	guard bool
 	// opened is set if each request has to be decided.
 	opened bool
@@ -130,7 +132,7 @@ func (g *Gateway) complete(v *verdict, s Subject, p rules, now time.Time) {
 	case policy.TCP:
 		byPrefix := v.decision.Rule != nil && v.decision.Rule.Prefix.IsValid()
 		v.opened = opened
-		v.guard = g.options.Opens != nil && g.options.Opens(s, "", nil)
+		v.guard = p.HasNames(now) || g.options.Opens != nil && g.options.Opens(s, "", nil)
 		v.sniff = p.ByName() && t.Name != "" && !byPrefix && !v.decision.Observed
 	case policy.UDP:
 		if opened && t.Port == portHTTPS {

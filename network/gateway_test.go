@@ -34,6 +34,7 @@ type testRules struct {
 	decide func(policy.Target) policy.Decision
 	byName bool
 	opened bool
+	named  bool
 }
 
 func (r testRules) Decide(t policy.Target, _ time.Time) policy.Decision { return r.decide(t) }
@@ -41,6 +42,7 @@ func (r testRules) Resolve(name string, _ time.Time) policy.Decision {
 	return r.decide(policy.Target{Name: name})
 }
 func (r testRules) ByName() bool                         { return r.byName }
+func (r testRules) HasNames(time.Time) bool              { return r.named }
 func (r testRules) Opened(policy.Target, time.Time) bool { return r.opened }
 
 var (

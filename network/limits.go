@@ -199,4 +199,5 @@ type exhausted policy.Decision
 func (d exhausted) Decide(policy.Target, time.Time) policy.Decision { return policy.Decision(d) }
 func (d exhausted) Resolve(string, time.Time) policy.Decision       { return policy.Decision(d) }
 func (exhausted) ByName() bool                                      { return false }
+func (exhausted) HasNames(time.Time) bool                           { return false }
 func (exhausted) Opened(policy.Target, time.Time) bool              { return false }

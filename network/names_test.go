@@ -219,6 +219,62 @@ func TestN07ServerNameMustAgree(t *testing.T) {
 	}
 }
 
+// In the mode open, a rule that denies a name also counts for addresses that the room was not told
+// for it, as far as the program says the name.
+func TestDeniedNamesAreClosedInOpenMode(t *testing.T) {
+	p := policy.Policy{Mode: config.NetworkOpen}
+	for _, text := range []string{"deny bad.example", "deny read.example path=/admin/*"} {
+		r, err := config.ParseNetworkRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	l := newLab(t, func(g *Gateway) { g.policy = func(Subject) rules { return p } })
+	told, literal := netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("9.9.9.9")
+	l.names.Remember(l.alice, "good.example", []netip.Addr{told}, time.Minute)
+	for _, addr := range []netip.Addr{told, literal} {
+		l.internet.Serve(t, netip.AddrPortFrom(addr, 80), serveHTTP)
+		for host, want := range map[string]string{
+			"good.example": "page of good.example", "other.example": "page of other.example",
+			"9.9.9.9":      "page of 9.9.9.9",
+			"bad.example":  `the rule "deny bad.example" denies it`,
+			"read.example": "403", // the gateway opens what it has told the room for this name
+		} {
+			c, err := l.dial(l.alice, addr, 80)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := get(c, host)
+			if err != nil || !strings.Contains(got, want) {
+				t.Errorf("%s at %s: got %q, %v, want %q", host, addr, got, err, want)
+			}
+			c.Close()
+			if f := l.flow(); host == "bad.example" && (f.Target.Name != host || f.Decision.Action != policy.Deny) {
+				t.Errorf("recorded %+v", f)
+			}
+		}
+		l.internet.Serve(t, netip.AddrPortFrom(addr, 443), func(c net.Conn) {
+			if n, _ := c.Read(make([]byte, 1)); n > 0 {
+				t.Error("the hello arrived")
+			}
+		})
+		c, err := l.dial(l.alice, addr, 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SetDeadline(time.Now().Add(patience))
+		if err := tls.Client(c, &tls.Config{ServerName: "bad.example", InsecureSkipVerify: true}).Handshake(); err == nil || !strings.Contains(err.Error(), "access denied") {
+			t.Errorf("TLS to %s: %v", addr, err)
+		}
+		c.Close()
+		l.flow()
+	}
+	if d := p.Decide(policy.Target{Protocol: policy.UDP, Addr: literal, Port: 443}, time.Now()); d.Action != policy.Deny || !strings.Contains(d.Reason, "QUIC") {
+		t.Errorf("QUIC to an address: %+v", d)
+	}
+}
+
 func TestServersThatSpeakFirstAreHeard(t *testing.T) {
 	l := byName(t)
 	l.internet.Serve(t, netip.AddrPortFrom(server, 25), func(c net.Conn) {

@@ -109,12 +109,23 @@ func (c *connection) deny(kind hello.Kind, d policy.Decision) error {
 // check decides about the name for which a client asks, and changes the verdict.
 func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 	v := &c.verdict
-	bound := v.guard && name != "" && name != v.target.Name && c.gateway.options.Opens(c.flow.member.subject, name, nil)
-	if !bound && !v.opened && !v.sniff {
-		return v.decision
+	read := v.opened || v.sniff
+	if v.guard && name != "" && name != v.target.Name {
+		t := v.target
+		t.Name = name
+		w := c.gateway.weigh(c.flow.member, t, []string{name})
+		switch {
+		case w.decision.Action == policy.Deny && w.decision.Rule != nil:
+			v.target = t
+			c.flow.update(func(r *Flow) { r.Target = t })
+			return w.decision
+		case w.opened && !v.opened && v.target.Name == "":
+			return policy.Decision{Action: policy.Deny, Reason: fmt.Sprintf("requests to %s are read, and the program connects to an address that it was not told for this name", name)}
+		}
+		read = read || w.opened
 	}
-	if bound && v.target.Name == "" {
-		return policy.Decision{Action: policy.Deny, Reason: fmt.Sprintf("secrets are bound to %s, and the program connects to an address that it was not told for this name", name)}
+	if !read {
+		return v.decision
 	}
 	if v.target.Name == "" || name == v.target.Name || kind == hello.Other || kind == hello.SSH {
 		return v.decision // the address was told for an allowed name

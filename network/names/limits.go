@@ -11,7 +11,7 @@ import (
 
 // A query carries data to the domain's name servers, so new names cost tokens. A name costs
 // nameCost and its bytes before the registrable domain; those of labels over longLabel count four
-// times. A tunnel gets about 50 bytes a second; a build asks one domain for some ten names.
+// times. A tunnel gets about 70 bytes a second; a build asks one domain for some ten names.
 const (
 	nameCost    = 16
 	longLabel   = 32

@@ -171,6 +171,15 @@ func (p Policy) ByName() bool {
 	return p.Mode == config.NetworkAllow || p.Mode == config.NetworkAsk || p.Hosts != nil
 }
 
+// HasNames reports whether rules treat some hosts apart by name: they deny them or decide their requests. Then SNI and
+// Host matter also where names do not decide.
+func (p Policy) HasNames(now time.Time) bool {
+	named := func(r *config.NetworkRule) bool {
+		return (r.Deny || r.HTTP()) && (r.Set != "" || r.Host != "" && r.Host != "*" && r.Host != config.Localhost)
+	}
+	return p.find(now, true, named) >= 0 || p.find(now, false, named) >= 0
+}
+
 // Opened reports whether a flow to a name has to be opened: a rule for it has methods or paths.
 func (p Policy) Opened(t Target, now time.Time) bool {
 	if !p.isOn() || t.Protocol != TCP {
@@ -217,7 +226,7 @@ func (p Policy) decide(t Target, c *closed, now time.Time, matches func(*config.
 		return Decision{Action: Deny, Reason: fmt.Sprintf("the plugin does not declare the host %s", t)}
 	}
 	if t.Protocol == UDP && t.Port == quicPort {
-		if p.ByName() {
+		if p.ByName() || p.HasNames(now) && t.Name == "" && t.Addr.IsValid() {
 			return Decision{Action: Deny, Reason: "QUIC hides the name of the host; use TCP"}
 		}
 		tcp := t
