@@ -19,10 +19,19 @@ import (
 // The first call takes a minute.
 func DebianPack(t testing.TB) pack.Pack {
 	t.Helper()
-	arch := vm.HostArch()
+	return DebianPackFor(t, vm.HostArch())
+}
+
+// DebianPackFor is DebianPack for another architecture. It skips the test on hosts that cannot
+// run its programs.
+func DebianPackFor(t testing.TB, arch vm.Arch) pack.Pack {
+	t.Helper()
 	name, err := debian.Name(arch)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := debian.Available(arch); arch != vm.HostArch() && err != nil {
+		t.Skip(err)
 	}
 	return labPack(t, name+"-npm", func(ctx context.Context, dir string) (pack.Manifest, error) { // a new name for new contents
 		return debian.Build(ctx, arch, &fetch.Client{Dir: filepath.Join(labDir(t), "downloads")}, dir, nil)

@@ -37,7 +37,7 @@ func TestGateway(t *testing.T) {
 		name string
 		pack func(*testing.T) pack.Pack
 	}{
-		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPack(t) }},
+		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPackFor(t, native()) }},
 		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, native(), false) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

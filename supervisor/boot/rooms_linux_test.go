@@ -41,7 +41,7 @@ func TestRooms(t *testing.T) {
 		suite     func(*testing.T, guesttest.Connector)
 		spared    bool
 	}{
-		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPack(t) }, vm.OwnershipSubtree, guesttest.Run, false},
+		{"Debian", func(t *testing.T) pack.Pack { return lab.DebianPackFor(t, native()) }, vm.OwnershipSubtree, guesttest.Run, false},
 		{"Alpine", func(t *testing.T) pack.Pack { return lab.ReleasePack(t, native(), false) }, vm.OwnershipAsker, guesttest.RunBoot, !alpineOnly},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -33,18 +33,22 @@ func Available(arch vm.Arch) error {
 	if _, err := thisHost(arch); err != nil {
 		return err
 	}
+	foreign := arch != vm.HostArch()
+	if foreign && !emulates(arch) {
+		return unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
+			Advise("Run `sudo apt-get install qemu-user-static binfmt-support arch-test`, or make the pack on such a host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
+	}
 	tools := []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"}
 	if os.Geteuid() != 0 {
 		tools = append(tools, "newuidmap")
 	}
+	if foreign {
+		tools = append(tools, "arch-test") // mmdebstrap needs it
+	}
 	missing := slices.DeleteFunc(tools, func(tool string) bool { _, err := exec.LookPath(tool); return err == nil })
 	if len(missing) > 0 {
 		return unavailable(arch, fmt.Errorf("not installed: %s", strings.Join(missing, ", "))).
-			Advise("Run `sudo apt-get install apt dpkg mmdebstrap util-linux uidmap`.")
-	}
-	if arch != vm.HostArch() && !emulates(arch) {
-		return unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
-			Advise("Run `sudo apt-get install qemu-user-static binfmt-support`, or make the pack on such a host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
+			Advise("Run `sudo apt-get install apt dpkg mmdebstrap util-linux uidmap arch-test`.")
 	}
 	return nil
 }
