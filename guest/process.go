@@ -26,8 +26,6 @@ func DefaultEnv() []string { return protocol.RootEnvironment() }
 const (
 	// execLimit bounds how long a guest may take to start a command.
 	execLimit = 15 * time.Second
-	// execGrace is the time between SIGTERM and SIGKILL if Command.Grace is 0.
-	execGrace = 5 * time.Second
 	// execSlack is how long to wait for the command's end after that.
 	execSlack = 5 * time.Second
 )
@@ -75,7 +73,7 @@ func (c room) Exec(ctx context.Context, cmd engine.Command) (engine.Process, err
 		return nil, err
 	}
 	if cmd.Timeout > 0 {
-		late = time.AfterFunc(cmd.Timeout+cmp.Or(cmd.Grace, execGrace)+execSlack, func() { cancel(ErrSilent) })
+		late = time.AfterFunc(cmd.Timeout+cmp.Or(cmd.Grace, protocol.DefaultGrace)+execSlack, func() { cancel(ErrSilent) })
 	}
 	p.id, p.pid = first.GetStarted().Id, int(first.GetStarted().Pid)
 	if cmd.Stdin != nil {
@@ -270,11 +268,8 @@ func streamEnd(ctx context.Context, err error) error {
 	return err
 }
 
-// maxSignal is the last signal of Linux.
-const maxSignal = 64
-
 func (p *process) exitOf(e *guestpb.Exit) (engine.Exit, error) {
-	if n := e.GetSignal(); n < 0 || n > maxSignal {
+	if n := e.GetSignal(); n < 0 || n > protocol.MaxSignal {
 		return engine.Exit{}, p.invalid("the guest says that signal %d ended it", n)
 	}
 	return engine.Exit{

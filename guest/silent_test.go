@@ -63,7 +63,7 @@ func TestCommandInSilentGuest(t *testing.T) {
 				}
 				want := execLimit
 				if begins {
-					want = time.Minute + execGrace + execSlack
+					want = time.Minute + protocol.DefaultGrace + execSlack
 				}
 				if took := time.Since(began); took != want {
 					t.Errorf("it took %v, want %v", took, want)

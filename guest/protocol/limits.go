@@ -27,7 +27,9 @@ const (
 	MaxHeaders = 16 << 10
 	// MaxList bounds each list of an Info.
 	MaxList = 64
-	// DefaultGrace is used when no grace is given.
+	// MaxSignal is the last signal of Linux.
+	MaxSignal = 64
+	// DefaultGrace is the time between SIGTERM and SIGKILL when no grace is given.
 	DefaultGrace = 5 * time.Second
 )
 

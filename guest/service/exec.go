@@ -69,9 +69,9 @@ func (s *Service) exec(ctx context.Context, start *guestpb.Start, stream execStr
 
 // Signal sends a signal to a command's process group.
 func (s *Service) Signal(_ context.Context, r *guestpb.SignalRequest) (*guestpb.SignalResponse, error) {
-	const op, maxSignal = "send signal", 64
+	const op = "send signal"
 	sig := syscall.Signal(r.Signal)
-	if sig < 1 || sig > maxSignal {
+	if sig < 1 || sig > protocol.MaxSignal {
 		return nil, fault.Newf(fault.InvalidArgs, op, "", "unknown signal %d", sig)
 	}
 	s.mu.Lock()
