@@ -22,3 +22,16 @@ func TestCheckCommand(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestToolSummary(t *testing.T) {
+	for arguments, want := range map[string]string{
+		`{"command":"[ -d src ]"}`:             "[ -d src ]",
+		`{"packages":["jq","curl"],"x":1}`:     "jq curl",
+		`{"mount":"app","summary":"it is so"}`: "mount=app summary=it is so",
+		`["no object"]`:                        "",
+	} {
+		if got := toolSummary(arguments); got != want {
+			t.Errorf("%s: %q, want %q", arguments, got, want)
+		}
+	}
+}

@@ -65,7 +65,10 @@ func toolSummary(arguments string) string {
 	}
 	for _, name := range []string{"command", "path", "packages"} {
 		if value, ok := members[name]; ok {
-			return strings.Trim(fmt.Sprint(value), "[]")
+			if list, ok := value.([]any); ok {
+				return strings.TrimSpace(fmt.Sprintln(list...))
+			}
+			return fmt.Sprint(value)
 		}
 	}
 	var words []string

@@ -12,9 +12,9 @@ import (
 // results have equal text.
 type Envelope struct {
 	Tool     Name
-	Result   any // if the call succeeded
-	Warnings []string
+	Result   any      // if the call succeeded
 	Failure  *Failure // if it failed
+	Warnings []string
 }
 
 // OK reports whether the call succeeded.
@@ -34,7 +34,7 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 	members := map[string]any{}
 	if f := e.Failure; f != nil {
 		maps.Copy(members, f.More)
-		for _, reserved := range []string{"ok", "field", "expected", "tool"} {
+		for _, reserved := range []string{"ok", "field", "expected", "tool", "warnings"} {
 			delete(members, reserved)
 		}
 		members["kind"], members["message"], members["retryable"] = f.Kind, f.Message, f.retryable()
@@ -46,9 +46,9 @@ func (e Envelope) MarshalJSON() ([]byte, error) {
 		}
 	} else {
 		members["result"] = e.Result
-		if len(e.Warnings) > 0 {
-			members["warnings"] = e.Warnings
-		}
+	}
+	if len(e.Warnings) > 0 {
+		members["warnings"] = e.Warnings
 	}
 	if e.Tool != "" {
 		members["tool"] = e.Tool

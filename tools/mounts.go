@@ -55,8 +55,9 @@ type requestFolderIn struct {
 func newRequestFolder(mounts Mounts) Tool {
 	return Define(Spec{
 		Name: "sandbox_request_folder", Title: "Ask for a folder of the person's computer", Gate: Exec, Budget: AskTime,
-		Hints:       Hints{OpenWorld: true},
-		Description: `Ask the person to mount a folder of their computer in your room, at /mnt. They may refuse. In mode review (the default), call sandbox_submit_review when your changes are done.`,
+		NoCheckpoint: true, // it waits for a person, and an undo would wait for it
+		Hints:        Hints{OpenWorld: true},
+		Description:  `Ask the person to mount a folder of their computer in your room, at /mnt. They may refuse. In mode review (the default), call sandbox_submit_review when your changes are done.`,
 	}, func(ctx context.Context, c *Call, in requestFolderIn) (MountedFolder, error) {
 		c.Say("waiting for a person to allow %s", in.Path)
 		m, err := mounts.Request(ctx, c.Agent, FolderRequest{in.Path, in.Why, in.Mode, time.Duration(in.Hours) * time.Hour})
@@ -73,8 +74,9 @@ type submitReviewIn struct {
 func newSubmitReview(mounts Mounts) Tool {
 	return Define(Spec{
 		Name: "sandbox_submit_review", Title: "Submit changes for review", Gate: Exec, Budget: AskTime,
-		Hints:       Hints{Destructive: true, OpenWorld: true},
-		Description: `Say that your changes in a mounted folder are done. The person may be asked to accept them; otherwise they review them later.`,
+		NoCheckpoint: true, // it waits for a person, and an undo would wait for it
+		Hints:        Hints{Destructive: true, OpenWorld: true},
+		Description:  `Say that your changes in a mounted folder are done. The person may be asked to accept them; otherwise they review them later.`,
 	}, func(ctx context.Context, c *Call, in submitReviewIn) (Submitted, error) {
 		c.Say("waiting for a person to review %s", in.Mount)
 		s, err := mounts.Submit(ctx, c.Agent, in.Mount, in.Summary)

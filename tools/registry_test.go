@@ -207,3 +207,14 @@ func TestRedaction(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestWarningsOfFailures(t *testing.T) {
+	e := Envelope{Tool: "t", Failure: &Failure{Kind: fault.Timeout, Message: "late", More: map[string]any{"warnings": 1}}}
+	if got, want := e.Text(), `{"ok":false,"kind":"timeout","message":"late","retryable":true,"tool":"t"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	e.Warnings = []string{"no checkpoint"}
+	if got := e.Text(); !strings.HasSuffix(got, `,"tool":"t","warnings":["no checkpoint"]}`) {
+		t.Errorf("got %s", got)
+	}
+}

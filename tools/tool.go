@@ -148,8 +148,6 @@ type Call struct {
 	Turn string
 	// Session is the caller's name for the conversation. It groups shared artifacts.
 	Session config.SessionID
-	// Client names the caller for the audit log.
-	Client string
 	// Tell, if not nil, receives progress.
 	Tell func(Progress)
 

@@ -165,7 +165,7 @@ func execInSession(ctx context.Context, c *call, r *controlpb.RunInSessionReques
 	case result.Status != 0:
 		return exit{code: int(result.Status)}
 	case result.TimedOut && !c.json:
-		return exit{code: exitInterrupted + int(syscall.SIGTERM)}
+		return exit{code: exitInterrupted + int(syscall.SIGINT)}
 	}
 	return nil
 }

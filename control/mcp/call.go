@@ -60,7 +60,7 @@ func answer(tool, envelope string) (mcp.Result, error) {
 	if e.Kind == fault.ToolNotFound {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: e.Message}
 	}
-	text, _ := shorten(envelope)
+	text := shorten(envelope)
 	return &mcp.CallToolResult{IsError: !e.OK, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"osaurus-sandbox/tools"
+	"osaurus-sandbox/internal/printable"
 )
 
 // maxShown is how long a text in a result may be. Tools answer less unless they are asked
@@ -13,24 +13,24 @@ import (
 const maxShown = 64 << 10
 
 // shorten cuts texts of an envelope that are too long, in their middle.
-func shorten(envelope string) (short string, cut bool) {
+func shorten(envelope string) string {
 	if len(envelope) <= maxShown {
-		return envelope, false
+		return envelope
 	}
-	var full struct {
-		Tool     tools.Name
-		Result   any
-		Warnings []string
-	}
+	var members map[string]any
 	dec := json.NewDecoder(strings.NewReader(envelope))
 	dec.UseNumber()
-	if err := dec.Decode(&full); err != nil {
-		return envelope, false
+	if err := dec.Decode(&members); err != nil {
+		return envelope
 	}
-	if full.Result = shortened(full.Result, &cut); !cut {
-		return envelope, false
+	cut := false
+	ok := members["ok"]
+	delete(members, "ok")
+	text, err := printable.JSON(shortened(members, &cut))
+	if err != nil || !cut {
+		return envelope
 	}
-	return tools.Envelope{Tool: full.Tool, Result: full.Result, Warnings: full.Warnings}.Text(), true
+	return fmt.Sprintf(`{"ok":%v,%s`, ok, text[1:]) // as tools.Envelope
 }
 
 // shortened returns a value with texts of about maxShown at most, and sets cut if one was

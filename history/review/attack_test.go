@@ -254,6 +254,9 @@ func TestGitIsApart(t *testing.T) {
 	if got := w.has()["sub/.git/config"]; !strings.Contains(got, "evil") {
 		t.Errorf("%q", got)
 	}
+	if report := w.reject(); len(report.Left) != 3 || !strings.Contains(report.Left[0].Reason, "name it") {
+		t.Errorf("%+v", report)
+	}
 }
 
 func TestMarks(t *testing.T) {

@@ -14,6 +14,9 @@ import (
 // maxHunkText bounds the text of all hunks of one review. The others are without.
 const maxHunkText = 16 << 20
 
+// unnamedGit is why a change in a .git is left.
+const unnamedGit = "it is in a .git, whose hooks and settings run here: name it"
+
 // change is a Change with what Accept and Reject need.
 type change struct {
 	Change
@@ -50,7 +53,7 @@ func (l *look) leaves(c *change, sel Selection) string {
 	case c.broken, c.Conflict != "" && !sel.AcceptConflicts:
 		return c.Conflict
 	case c.Git && !way && !l.named(c.Path):
-		return "it is in a .git, whose hooks and settings run here: name it"
+		return unnamedGit
 	case c.Runs != "" && !way && !named && !sel.Marked:
 		return c.Runs + ": name it, or use --yes-marked"
 	case c.After.Kind != 0 && !c.After.Kind.Kept():

@@ -212,6 +212,7 @@ func (r *Review) Reject(ctx context.Context, sel Selection) (*Report, error) {
 	var steps []step
 	for _, c := range list {
 		if c.Git && !l.ways[c.Path] && !l.named(c.Path) {
+			report.leave(c.Path, unnamedGit)
 			continue
 		}
 		if c.broken {

@@ -179,7 +179,7 @@ func (t *transaction) depend(ctx context.Context) error {
 		name := aName.FindString(spec)
 		return spec == name && seen.packages[name]
 	})
-	call := &tools.Call{Agent: t.agent, Client: "plugin " + string(t.record.ID), Tell: func(p tools.Progress) { t.say(p.Text) }}
+	call := &tools.Call{Agent: t.agent, Tell: func(p tools.Progress) { t.say(p.Text) }}
 	for some := range slices.Chunk(lacking, packages.MaxSpecs) {
 		if _, err := t.Packages(ctx, call, some); err != nil {
 			return err

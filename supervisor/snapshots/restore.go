@@ -83,6 +83,9 @@ func finish(ctx context.Context, home config.Home, db *store.DB, done func(step 
 	if fault.KindOf(err) == fault.NotFound {
 		return "", nil
 	}
+	if err != nil {
+		return "", err
+	}
 	step := func(name string, do func() error) {
 		if err == nil {
 			err = do()

@@ -62,7 +62,7 @@ func Run(t *testing.T, w *World, places ...Place) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			call := tools.Call{Agent: a, Client: "test"}
+			call := tools.Call{Agent: a}
 			if c.With != nil {
 				c.With(&call)
 			}

@@ -17,7 +17,6 @@ var (
 
 // stream decompresses an archive and enforces the limits on its size.
 type stream struct {
-	anyRatio bool
 	packed   counter
 	unpacked counter
 	close    func()
@@ -54,7 +53,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	switch {
 	case s.unpacked.n > maxBytes:
 		return 0, fmt.Errorf("it unpacks to more than %d bytes", int64(maxBytes))
-	case !s.anyRatio && s.unpacked.n > freeRatio && s.unpacked.n/maxRatio > s.packed.n:
+	case s.unpacked.n > freeRatio && s.unpacked.n/maxRatio > s.packed.n:
 		return 0, fmt.Errorf("it unpacks to more than %d times its size", maxRatio)
 	}
 	return n, err

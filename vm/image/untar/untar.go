@@ -49,10 +49,6 @@ func NewReader(r io.Reader, name string) (*Reader, error) {
 	return reader, nil
 }
 
-// AllowAnyRatio lifts the limit on the compression ratio, for archives of files that may well be all
-// alike. The limit on bytes stays.
-func (r *Reader) AllowAnyRatio() { r.stream.anyRatio = true }
-
 // Close releases the decompressor. It does not close the archive.
 func (r *Reader) Close() { r.stream.close() }
 
