@@ -67,8 +67,11 @@ func (m *machine) log(format string, args ...any) {
 	fmt.Fprintf(m.console, "osaurus-guest %.3f %s\r\n", uptime().Seconds(), fmt.Sprintf(format, args...))
 }
 
-// warn records and logs an error that does not stop the boot.
+// warn records and logs an error that does not stop the boot, if there is one.
 func (m *machine) warn(what string, err error) {
+	if err == nil {
+		return
+	}
 	text := fmt.Sprintf("%s: %v", what, err)
 	m.mu.Lock()
 	if len(m.warnings) < protocol.MaxList {
@@ -87,31 +90,22 @@ func uptime() time.Duration {
 // Boot implements service.System.
 func (m *machine) Boot(hello *guestpb.HelloRequest) error {
 	m.log("hello")
-	if _, err := m.SetTime(time.Unix(0, hello.TimeUnixNano)); err != nil {
-		m.warn("set clock", err)
-	}
-	if err := m.addEntropy(hello.Entropy); err != nil {
-		m.warn("add entropy", err)
-	}
+	_, err := m.SetTime(time.Unix(0, hello.TimeUnixNano))
+	m.warn("set clock", err)
+	m.warn("add entropy", m.addEntropy(hello.Entropy))
 	boot := hello.GetBoot()
 	m.mu.Lock()
 	m.base = boot.GetBase()
 	m.mu.Unlock()
 	if boot.GetHostname() != "" {
-		if err := unix.Sethostname([]byte(boot.Hostname)); err != nil {
-			m.warn("set host name", err)
-		}
+		m.warn("set host name", unix.Sethostname([]byte(boot.Hostname)))
 	}
 	if err := <-m.prepared; err != nil {
 		m.log("boot failed: %v", err)
 		return err
 	}
-	if err := network.Loopback(); err != nil {
-		m.warn("loopback", err)
-	}
-	if err := writeHosts(boot.GetHostname()); err != nil {
-		m.warn("write /etc/hosts", err)
-	}
+	m.warn("loopback", network.Loopback())
+	m.warn("write /etc/hosts", writeHosts(boot.GetHostname()))
 	if boot.GetNetwork() {
 		m.connect()
 	}
@@ -151,14 +145,10 @@ func (m *machine) connect() {
 
 // afterBoot finishes what most commands do not depend on.
 func (m *machine) afterBoot() {
-	if err := m.modules.load(late, m.warn); err != nil {
-		m.warn("load late modules", err)
-	}
+	m.warn("load late modules", m.modules.load(late, m.warn))
 	close(m.loaded)
 	m.set([]setting{{"kernel/modules_disabled", "1"}})
-	if err := m.modules.drop(); err != nil {
-		m.warn("remove module files", err)
-	}
+	m.warn("remove module files", m.modules.drop())
 	for _, b := range openButtons() {
 		go b.watch(func() { m.PowerOff(protocol.DefaultGrace) })
 	}

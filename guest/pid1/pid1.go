@@ -139,10 +139,6 @@ func (m *machine) handleSignals() {
 // 1024 open files but do not raise the limit. Core dumps are disabled.
 func (m *machine) limits() {
 	const soft, hard = 64 << 10, 512 << 10
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: hard}); err != nil {
-		m.warn("raise the limit of open files", err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		m.warn("forbid core dumps", err)
-	}
+	m.warn("raise the limit of open files", unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: soft, Max: hard}))
+	m.warn("forbid core dumps", unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}))
 }

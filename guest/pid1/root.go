@@ -108,9 +108,7 @@ func (m *machine) mountData(target string) error {
 	}
 	m.late.Go(func() {
 		defer root.Close()
-		if err := m.grow(root); err != nil {
-			m.warn("grow data disk", err)
-		}
+		m.warn("grow data disk", m.grow(root))
 	})
 	return nil
 }
