@@ -206,7 +206,7 @@ func (r *Reader) put(c Chunk) {
 			return
 		case <-patience:
 			r.broadcast.forget(r)
-			r.end(fault.Newf(fault.Timeout, "read output", "", "this reader did not keep up, and was left behind").
+			r.end(fault.Newf(fault.Timeout, "read output", "", "the reader did not keep up and was dropped").
 				Advise("Read faster, or ask for less output."))
 			return
 		}

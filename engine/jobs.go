@@ -36,8 +36,7 @@ type Job struct {
 	// Written is the number of bytes of output, Dropped how many of the first the log
 	// no longer has.
 	Written, Dropped uint64
-	// LogFile is where the room shows the end of the output, read-only. The part before
-	// is in the file with ".1" after its name.
+	// LogFile is where the room shows the output, read-only, without the dropped bytes.
 	LogFile string
 }
 

@@ -44,8 +44,7 @@ type Job struct {
 	Killed  bool   `protobuf:"varint,13,opt,name=killed,proto3" json:"killed,omitempty"`   // by Kill
 	Written uint64 `protobuf:"varint,14,opt,name=written,proto3" json:"written,omitempty"` // bytes of output so far
 	Dropped uint64 `protobuf:"varint,15,opt,name=dropped,proto3" json:"dropped,omitempty"` // of these, the first ones, which are not kept any more
-	// Where the agent itself finds the end of the output, to be read only: the file that
-	// grows, and beside it, with ".1" after its name, the part before that.
+	// Where the agent itself can read the output, without the dropped bytes.
 	LogFile       string `protobuf:"bytes,16,opt,name=log_file,json=logFile,proto3" json:"log_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -45,7 +45,7 @@ func NewUNSAFE(ctx context.Context, opts Options) (*Executor, error) {
 	const op = "make the UNSAFE local engine"
 	if !opts.ThisIsUnsafe {
 		return nil, fault.Newf(fault.Rejected, op, "", "it runs commands on this computer and not in a VM").
-			Advise("Use a room. If this is for development and you know what you do, ask for the UNSAFE one explicitly.")
+			Advise("Use a room. If this is for development and you know what you are doing, ask for the UNSAFE one explicitly.")
 	}
 	if os.Args[0] == monitorName {
 		// A helper that does not call Helper would start helpers forever.
@@ -119,7 +119,7 @@ func (e *Executor) workspace(root string) (string, error) {
 		return "", fault.Wrap(op, root, err).Advise("Name a folder that is there, and that you can reach.")
 	}
 	if st, err := os.Stat(real); err != nil || !st.IsDir() {
-		return "", fault.Newf(fault.NotFound, op, root, "it is no folder").Advise("Name a folder that is there.")
+		return "", fault.Newf(fault.NotFound, op, root, "it is not a folder").Advise("Name a folder that is there.")
 	}
 	// A command may write in its temporary folder, also with ReadOnly.
 	if inside, err := filepath.Rel(real, e.temp); err != nil || filepath.IsLocal(inside) {

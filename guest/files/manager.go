@@ -77,7 +77,7 @@ func (m *Manager) Hand(ctx context.Context, user string, conn net.Conn) error {
 		}
 		m.remove(user, w)
 	}
-	return fault.New(fault.Unavailable, "touch files", user, err).
+	return fault.New(fault.Unavailable, "access files", user, err).
 		Advise("Try again; the room may have ended or hit its limit of memory or processes.")
 }
 

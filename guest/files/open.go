@@ -104,11 +104,14 @@ func openFile(op string, p *guestpb.FilePath, flags int) (*os.File, *guestpb.Fil
 	return f, info, nil
 }
 
+// errSpecial is why what has no content of its own is not read or written.
+var errSpecial = errors.New("it is a pipe, a socket or a device, not a regular file")
+
 func notAFile(op, path string, kind string) error {
 	if kind == string(engine.Folder) {
 		return fault.New(fault.InvalidArgs, op, path, unix.EISDIR)
 	}
-	return fault.Newf(fault.Rejected, op, path, "it is no regular file, but a pipe, a socket or a device")
+	return fault.New(fault.Rejected, op, path, errSpecial)
 }
 
 func infoOf(f *os.File) (*guestpb.FileInfo, error) {
@@ -239,17 +242,17 @@ func explain(op, path string, err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return of(fault.NotFound, unix.ENOENT)
 	case errors.Is(err, unix.EXDEV):
-		return of(fault.InvalidArgs, errors.New("a link on the way is absolute, or leads out of the folder that the tool may touch"))
+		return of(fault.InvalidArgs, errors.New("a link in the path is absolute, or leads out of the folder that the tool may access"))
 	case errors.Is(err, unix.ELOOP):
-		return of(fault.InvalidArgs, errors.New("too many links on the way"))
+		return of(fault.InvalidArgs, errors.New("too many links in the path"))
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
 		return of(fault.InvalidArgs, err)
 	case errors.Is(err, unix.ENXIO):
-		return of(fault.Rejected, errors.New("it is no regular file, but a pipe, a socket or a device"))
+		return of(fault.Rejected, errSpecial)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return of(fault.Rejected, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return of(fault.Rejected, fmt.Errorf("the disk of the agent is full: %w", errnoOf(err))).Advise("Delete what is not needed, or have a person raise the agent's limits.diskMB or limits.homeMB.")
+		return of(fault.Rejected, fmt.Errorf("the agent's disk is full: %w", errnoOf(err))).Advise("Delete what is not needed, or have a person raise the agent's limits.diskMB or limits.homeMB.")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return of(fault.Execution, errors.New("the file became shorter while it was read"))
 	}

@@ -41,8 +41,7 @@ type Job struct {
 	Written         uint64                 `protobuf:"varint,13,opt,name=written,proto3" json:"written,omitempty"` // bytes of output so far
 	Dropped         uint64                 `protobuf:"varint,14,opt,name=dropped,proto3" json:"dropped,omitempty"` // of these, the first ones that the log no longer has
 	Label           string                 `protobuf:"bytes,15,opt,name=label,proto3" json:"label,omitempty"`      // what the starter called it
-	// Where the job's own room shows the end of its output, to be read only: the file
-	// that grows, and beside it, with ".1" after its name, the part before that.
+	// Where the job's own room shows its output, read-only, without the dropped bytes.
 	LogFile       string `protobuf:"bytes,16,opt,name=log_file,json=logFile,proto3" json:"log_file,omitempty"`
 	Plugin        string `protobuf:"bytes,17,opt,name=plugin,proto3" json:"plugin,omitempty"` // it was started for, as in Start
 	unknownFields protoimpl.UnknownFields

@@ -41,9 +41,9 @@ func (s *Store) Export(user string, to io.Writer) error {
 	})
 }
 
-// Import makes what Export has written, or anyone, the frozen layers of a room that was never used. Files
-// of the user who wrote a layer get the room's user. Reading must fail if the archive is cut off. After an
-// error, the room must be removed.
+// Import unpacks an archive as the frozen layers of a room that was never used. Anyone may have written the
+// archive. Files of the user who wrote a layer get the room's user. Reading must fail if the archive is cut
+// off. After an error, the room must be removed.
 func (s *Store) Import(user string, from io.Reader) error {
 	st, err := s.Read(user)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Store) Import(user string, from io.Reader) error {
 		case name == "":
 			err = in.layer(ID(top))
 		case in.root == nil || ID(top) != in.was:
-			err = errors.New("it is not in the layer before it")
+			err = errors.New("it is outside of the layer before it")
 		default:
 			err = in.entry(strings.TrimSuffix(name, "/"), h)
 		}
@@ -72,7 +72,7 @@ func (s *Store) Import(user string, from io.Reader) error {
 		}
 	}
 	if _, err := io.CopyN(io.Discard, from, 1); err != io.EOF {
-		return errors.New("something follows the archive")
+		return errors.New("data follows the end of the archive")
 	}
 	return errors.Join(in.finish(), clone.Sync(s.Data))
 }
@@ -116,7 +116,7 @@ func (in *importer) finish() (err error) {
 	return err
 }
 
-// entry makes what a header says, which must be new.
+// entry creates what a header describes. Nothing may have the name yet.
 func (in *importer) entry(name string, h *tar.Header) error {
 	if !filepath.IsLocal(name) || path.Clean(name) != name {
 		return errors.New("the name is not clean")

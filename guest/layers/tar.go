@@ -34,7 +34,7 @@ func writeTar(w io.Writer, write func(*exporter) error) error {
 
 type inode struct{ dev, ino uint64 }
 
-// exporter writes trees that may change meanwhile: what is gone is left out, and no link is followed out.
+// exporter writes trees that may change meanwhile: it leaves out what is gone, and follows no link out of a tree.
 type exporter struct {
 	tar    *tar.Writer
 	root   *os.Root
@@ -141,7 +141,7 @@ func (zeros) Read(b []byte) (int, error) {
 
 const attributePrefix = "SCHILY.xattr." // in PAX records
 
-// carried reports whether archives have an extended attribute. Overlayfs finds the others of its own by itself.
+// carried reports whether archives have an extended attribute. Overlayfs does not need its other attributes.
 func carried(name string) bool {
 	return strings.HasPrefix(name, "user.") || slices.Contains([]string{opaque, "security.capability", "system.posix_acl_access", "system.posix_acl_default"}, name)
 }

@@ -131,8 +131,8 @@ func (s *Store) Give(st *Stack, work string) error {
 // batch is how many names of a folder are held in memory.
 const batch = 1000
 
-// Walk calls f for all names below a folder that may change meanwhile: each before those in it, which
-// come if f says so.
+// Walk calls f for all names below a folder, which may change meanwhile: for a folder before what is in it,
+// which is skipped unless f says to enter.
 func Walk(top *os.Root, f func(dir *os.File, path string) (enter bool, err error)) error {
 	for todo := []string{"."}; len(todo) > 0; {
 		at := todo[len(todo)-1]

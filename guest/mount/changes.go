@@ -106,7 +106,7 @@ func (m *Manager) ReadChange(_ context.Context, q *guestpb.ReadChangeRequest, st
 	defer upper.Close()
 	info, err := upper.Lstat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return fault.Newf(fault.Rejected, op, path, "it is no file").Advise("List the changes again.")
+		return fault.Newf(fault.Rejected, op, path, "it is not a file").Advise("List the changes again.")
 	}
 	var f *os.File
 	if err == nil {

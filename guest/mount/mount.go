@@ -102,7 +102,7 @@ func (m *Manager) mount(ctx context.Context, k key, r *room.Room, q *guestpb.Mou
 	select {
 	case n.conn = <-m.offer(q.Connection):
 	case <-time.After(offerTime):
-		return fault.Newf(fault.Timeout, op, q.Name, "the host's connection did not come").Advise("Try again.")
+		return fault.Newf(fault.Timeout, op, q.Name, "the host did not connect").Advise("Try again.")
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -201,8 +201,8 @@ func (n *mount) open(write bool) (tree *os.File, err error) {
 	}
 	tree, err = room.NewFS("fuse", flags, "source="+n.key.name, fmt.Sprintf("fd=%d", fd), "rootmode=40000", "user_id=0", "group_id=0",
 		"allow_other", "default_permissions")
-	// Reads wait without a thread, and so can be interrupted. Before it was mounted it was at fault,
-	// which Go's poller would remember.
+	// Reads wait in Go's poller, and so can be interrupted. It gets the descriptor only now: one that is not
+	// mounted polls as failed, which the poller would remember.
 	if n.fuse = os.NewFile(uintptr(fd), "/dev/fuse"); err != nil {
 		_ = n.fuse.Close()
 		return nil, err

@@ -120,7 +120,7 @@ func TestFailedExec(t *testing.T) {
 		{[]string{empty}, fault.Execution, unix.ENOEXEC.Error()},
 		{[]string{"/bin/true", strings.Repeat("x", 1<<20)}, fault.InvalidArgs, unix.E2BIG.Error()},
 		{[]string{"/bin/true", "a\x00b"}, fault.InvalidArgs, "NUL"},
-		{nil, fault.InvalidArgs, "none"},
+		{nil, fault.InvalidArgs, "no program"},
 	} {
 		if _, err := m.Start(Spec{Args: tc.args, Dir: "/"}); fault.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%.20q: %v (%s), want %s", tc.args, err, fault.KindOf(err), tc.says)

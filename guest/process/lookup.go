@@ -71,7 +71,7 @@ func startFault(op, subject string, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		kind = fault.Rejected
 	case errors.Is(err, unix.EAGAIN):
-		return fault.Newf(fault.Rejected, op, subject, "too many processes run: %w", err).Advise("End some of them. Of an agent, limits.processes is the limit.")
+		return fault.Newf(fault.Rejected, op, subject, "too many processes run: %w", err).Advise("End some of them, or raise the agent's limits.processes.")
 	case errors.Is(err, unix.ENOMEM):
 		kind = fault.Unavailable
 	}

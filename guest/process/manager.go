@@ -166,7 +166,7 @@ type Spec struct {
 // short, Timeout if it does not start in time, for example because a share does not answer.
 func (m *Manager) Start(s Spec) (*Child, error) {
 	if len(s.Args) == 0 || s.Args[0] == "" {
-		return nil, fault.Newf(fault.InvalidArgs, "start program", "", "there is none")
+		return nil, fault.Newf(fault.InvalidArgs, "start program", "", "no program was named")
 	}
 	m.mu.Lock()
 	m.next++

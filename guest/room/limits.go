@@ -126,8 +126,8 @@ func setLimits(dir *os.File, project uint32, bytes, files uint64) error {
 	return quotactl(dir, setQuota, project, &q)
 }
 
-// held returns the usage and quota of a project.
-func held(dir *os.File, project uint32) (dqblk, error) {
+// quotaOf returns the usage and quota of a project.
+func quotaOf(dir *os.File, project uint32) (dqblk, error) {
 	var q dqblk
 	err := quotactl(dir, getQuota, project, &q)
 	return q, err

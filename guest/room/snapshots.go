@@ -100,7 +100,7 @@ func (s Service) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (
 		case engine.DeleteSnapshot:
 			err = st.Delete(r.Name)
 		default:
-			err = fault.Newf(fault.InvalidArgs, op, r.User, "it is neither create nor restore nor delete")
+			err = fault.Newf(fault.InvalidArgs, op, r.User, "the action must be create, restore or delete")
 		}
 		if err == nil {
 			err = s.layers.Write(r.User, st)
@@ -189,7 +189,7 @@ func (s Service) Diff(ctx context.Context, r *guestpb.DiffSnapshotRequest) (*gue
 func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb.ForkRoomResponse, error) {
 	const op = "fork room"
 	if err := protocol.CheckUser(r.To); err != nil || r.To == r.User {
-		return nil, fault.Newf(fault.InvalidArgs, op, r.To, "it is not the name of a new user")
+		return nil, fault.Newf(fault.InvalidArgs, op, r.To, "not the name of a new user")
 	}
 	return &guestpb.ForkRoomResponse{}, s.onStack(ctx, op, r.User, r.Stop, func(st *layers.Stack, end func() error) error {
 		give, err := s.turns.Take(ctx, r.To, nil) // a new user, so nobody waits the other way round

@@ -47,7 +47,7 @@ func (r *Room) usage() *guestpb.RoomUsage {
 		OomKills: value(r.group.text("memory.events"), "oom_kill"),
 		Limits:   r.spec.Limits, MadeUnixNano: r.made.UnixNano(),
 	}
-	if q, err := held(r.disk, r.spec.Uid); err == nil { // fails if the room was removed meanwhile
+	if q, err := quotaOf(r.disk, r.spec.Uid); err == nil { // fails if the room was removed meanwhile
 		u.DiskBytes, u.DiskFiles = q.space, q.files
 	}
 	return u
@@ -78,7 +78,7 @@ func (r *Room) Watch() func(killed bool) (oom, pids, quota bool) {
 		// A command that is killed before its execve still shares PID 1's memory, and the kernel counts
 		// the kill there.
 		oom = now.kills > since.kills || killed && now.ooms > since.ooms
-		q, err := held(r.disk, r.spec.Uid)
+		q, err := quotaOf(r.disk, r.spec.Uid)
 		return oom, now.pids > since.pids, err == nil && q.atLimit()
 	}
 }

@@ -55,7 +55,7 @@ func (p ports) Connect(ctx context.Context, stream connectStream) error {
 	}
 	to := first.GetTo()
 	if to.GetPort() == 0 || to.GetPort() > math.MaxUint16 {
-		return fault.Newf(fault.InvalidArgs, opConnect, "", "%d is no port", to.GetPort())
+		return fault.Newf(fault.InvalidArgs, opConnect, "", "%d is not a port", to.GetPort())
 	}
 	release, err := p.slots.take(to.User)
 	if err != nil {

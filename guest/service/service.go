@@ -77,7 +77,7 @@ func New(system System, processes *process.Manager, rooms *room.Manager, data, v
 	s.files = files.NewManager(processes, rooms.Program(), func(ctx context.Context, user string) (files.Room, error) {
 		r, err := s.find(ctx, user)
 		if fault.KindOf(err) == fault.NotFound { // the caller would take NotFound for a missing file
-			err = fault.New(fault.Unavailable, "touch files", user, err).Advise("The agent has been reset or deleted: try again.")
+			err = fault.New(fault.Unavailable, "access files", user, err).Advise("The agent has been reset or deleted: try again.")
 		}
 		return r, err
 	})
@@ -91,7 +91,7 @@ func (s *Service) Close() {
 	s.jobs.Close()
 }
 
-// letGo ends a user's file worker, which no person knows of, and with stop the rest.
+// letGo ends a user's file worker, and with stop also shells, jobs and mounts.
 func (s *Service) letGo(user string, stop bool) {
 	if stop {
 		s.leave(user)

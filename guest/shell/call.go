@@ -205,7 +205,7 @@ func (s *session) awaitBegin(ctx context.Context, l *proc, o *order) error {
 			case <-l.ended:
 				return errGone
 			case <-l.failed:
-				l.end("something in it is named like a builtin that calls need")
+				l.end("an alias or a function in it has the name of a builtin that calls need")
 				return errGone
 			case <-ctx.Done():
 				return s.busy("something")

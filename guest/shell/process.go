@@ -57,7 +57,7 @@ type order struct {
 const readyWithin = 20 * time.Second
 
 // errNotReady reports that a shell ended or was silent before it could take calls.
-var errNotReady = errors.New("the shell did not come up")
+var errNotReady = errors.New("the shell did not start")
 
 // launch starts a shell and returns when it can take calls.
 func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k kind, profile bool) (_ *proc, err error) {
@@ -102,7 +102,7 @@ func (s *session) launch(ctx context.Context, room Room, spec *guestpb.Shell, k 
 	case <-l.ended:
 		return nil, fmt.Errorf("%w: it ended", errNotReady)
 	case <-late.C:
-		l.end("it did not come up")
+		l.end("it did not start")
 		return nil, fmt.Errorf("%w within %v", errNotReady, readyWithin)
 	case <-ctx.Done():
 		l.end("the caller gave up")

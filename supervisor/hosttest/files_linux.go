@@ -26,7 +26,7 @@ func on[T any](r room, file engine.File, do func(engine.File) (T, error)) (resul
 		there, here = workspace, r.guest.backend.Workspace
 	}
 	if here == "" {
-		return result, fault.Newf(fault.NotFound, "touch files", file.String(), "the backend has no workspace")
+		return result, fault.Newf(fault.NotFound, "access files", file.String(), "the backend has no workspace")
 	}
 	file.Root = filepath.Join(here, strings.TrimPrefix(file.Root, there))
 	if err := os.MkdirAll(file.Root, 0o755); err != nil {
