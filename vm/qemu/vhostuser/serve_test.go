@@ -243,11 +243,11 @@ func TestPanic(t *testing.T) {
 			if base := q.Stop(); base != 2 {
 				t.Errorf("the broken device took %d chains, want 2", base)
 			}
+			q.Clear()
+			vhosttest.Start(q) // waits until the device was told
 			if n := dev.breaks.Load(); n != 1 {
 				t.Errorf("the device was told %d times that it is broken", n)
 			}
-			q.Clear()
-			vhosttest.Start(q)
 			if got := ask(t, m, q, "repaired"); got != "deriaper" {
 				t.Errorf("after the reset: %q", got)
 			}
