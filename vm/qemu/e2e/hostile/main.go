@@ -18,6 +18,8 @@ const (
 	requests = 40
 	// pause is the time for a device to answer a batch.
 	pause = 2 * time.Millisecond
+	// patience is how long a device may take to answer a request that must be answered.
+	patience = time.Minute
 )
 
 func main() {

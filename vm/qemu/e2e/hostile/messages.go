@@ -92,10 +92,11 @@ func sendOdd(d *device) {
 		tx.describe(0, p.addr, uint32(header+size), 0, 0)
 		tx.publish(0)
 		tx.kick()
-		for range 100 { // QEMU does not answer an empty one
-			if tx.usedIndex() == 1 {
-				break
-			}
+		patience := patience
+		if size == 0 { // QEMU does not answer it
+			patience = 100 * pause
+		}
+		for end := time.Now().Add(patience); tx.usedIndex() != 1 && time.Now().Before(end); {
 			time.Sleep(pause)
 		}
 	}
@@ -121,18 +122,21 @@ func behave(d *device) error {
 		tx.publish(0)
 		tx.kick()
 	}
-	send(opRequest, "")
-	for range 1000 {
-		time.Sleep(10 * time.Millisecond)
-		if rx.usedIndex() == 0 {
-			continue
+	await := func(q *queue, used uint16) bool {
+		for end := time.Now().Add(patience); q.usedIndex() != used && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
 		}
-		if op := le.Uint16(data[0].mem[30:]); op != opResponse {
-			return fmt.Errorf("answer to a connection request: operation %d", op)
-		}
-		send(opRW, "alive")
-		time.Sleep(time.Second)
-		return nil
+		return q.usedIndex() == used
 	}
-	return errors.New("no answer to a connection request")
+	send(opRequest, "")
+	if !await(tx, 1) || !await(rx, 1) {
+		return errors.New("no answer to a connection request")
+	}
+	if op := le.Uint16(data[0].mem[30:]); op != opResponse {
+		return fmt.Errorf("answer to a connection request: operation %d", op)
+	}
+	if send(opRW, "alive"); !await(tx, 2) {
+		return errors.New("the last message was not taken")
+	}
+	return nil
 }
