@@ -121,12 +121,16 @@ func startContext(ctx context.Context, t *trial) error {
 	}
 	started, end := context.WithCancel(ctx)
 	defer end()
-	h, err := t.start(started, t.line("sleep 1; ls; exit 3"))
+	h, err := t.start(started, t.line("while [ ! -e end ]; do sleep 0.05; done; rm end; ls; exit 3"))
 	if err != nil {
 		return err
 	}
 	defer h.Close()
 	end()
+	time.Sleep(time.Second) // for an engine that ends it
+	if err := t.expect(ctx, t.line("touch end"), 0, ""); err != nil {
+		return err
+	}
 	got, err := engine.Collect(ctx, h)
 	if err == nil && (got.Exit.Code != 3 || len(got.Stdout) > 0) {
 		err = fmt.Errorf("a command whose start's ctx ended: exit %+v, output %s", got.Exit, quote(got.Stdout))
