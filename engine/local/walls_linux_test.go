@@ -243,7 +243,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.v",
-		"-test.run=^TestSandbox$/^(TimeoutKills|Cancel.*|ReadOnly.*|CloseReleases|NothingRemains|HundredStarts)$|^(TestWalls|TestSystemCalls|TestCallerDies)$", "-test.timeout=5m")
+		"-test.run=^TestSandbox$/^(TimeoutKills|Cancel.*|ReadOnly.*|CloseReleases|NothingRemains|HundredStarts)$|^(TestWalls|TestSystemCalls|TestCallerDies)$", "-test.timeout=15m")
 	cmd.Dir, cmd.Env = temp, []string{"TMPDIR=" + temp, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	out, err := cmd.CombinedOutput()
