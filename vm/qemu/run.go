@@ -5,6 +5,7 @@ package qemu
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,7 +24,7 @@ import (
 
 const (
 	// exitGrace bounds the wait for QEMU's exit status after it has hung up.
-	exitGrace = 2 * time.Second
+	exitGrace = 10 * time.Second
 	// pipeGrace is how long QEMU's stderr may stay open after its end.
 	pipeGrace = time.Second
 	// firstInherited is the descriptor of the first of exec.Cmd.ExtraFiles.
@@ -121,7 +122,9 @@ func (r *run) start(path string, args []string, files []*os.File) (err error) {
 		r.process = cmd.Process
 		started <- err
 		if err == nil {
-			r.err = cmd.Wait()
+			if r.err = cmd.Wait(); errors.Is(r.err, exec.ErrWaitDelay) {
+				r.err = nil // it ended well, and some of its stderr may be lost
+			}
 			close(r.exited)
 		}
 	}()
