@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/vm/qemu/qmp"
 )
 
@@ -42,35 +43,37 @@ func server(t *testing.T, answer func(command string, id uint64) string) net.Con
 }
 
 func TestCommandsAndEvents(t *testing.T) {
-	var events []string
-	c, err := qmp.Connect(t.Context(), server(t, func(command string, id uint64) string {
-		switch command {
-		case "query-status":
-			return fmt.Sprintf(`{"event": "STOP", "timestamp": {}}`+"\n"+`{"event": "SHUTDOWN", "data": {"reason": "guest-reset"}}`+"\n"+`{"return": {"status": "paused"}, "id": %d}`+"\n", id)
-		case "cont":
-			return fmt.Sprintf(`{"id": %d, "error": {"class": "GenericError", "desc": "no"}}`+"\n", id)
+	timetest.Synthetic(t, func(t *testing.T) { // QEMU has five seconds to answer
+		var events []string
+		c, err := qmp.Connect(t.Context(), server(t, func(command string, id uint64) string {
+			switch command {
+			case "query-status":
+				return fmt.Sprintf(`{"event": "STOP", "timestamp": {}}`+"\n"+`{"event": "SHUTDOWN", "data": {"reason": "guest-reset"}}`+"\n"+`{"return": {"status": "paused"}, "id": %d}`+"\n", id)
+			case "cont":
+				return fmt.Sprintf(`{"id": %d, "error": {"class": "GenericError", "desc": "no"}}`+"\n", id)
+			}
+			return "" // no answer
+		}), func(name string, data json.RawMessage) { events = append(events, name+string(data)) })
+		if err != nil {
+			t.Fatal(err)
 		}
-		return "" // no answer
-	}), func(name string, data json.RawMessage) { events = append(events, name+string(data)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.Do(t.Context(), "query-status"); err != nil {
-		t.Errorf("query-status = %v", err)
-	}
-	if got := strings.Join(events, " "); got != `STOP SHUTDOWN{"reason": "guest-reset"}` {
-		t.Errorf("events: %s", got)
-	}
-	err = c.Do(t.Context(), "cont")
-	if refused, ok := errors.AsType[*qmp.Error](err); !ok || refused.Class != "GenericError" {
-		t.Errorf("cont = %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := c.Do(ctx, "stop"); fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
-		t.Errorf("unanswered command = %v", err)
-	}
+		defer c.Close()
+		if err := c.Do(t.Context(), "query-status"); err != nil {
+			t.Errorf("query-status = %v", err)
+		}
+		if got := strings.Join(events, " "); got != `STOP SHUTDOWN{"reason": "guest-reset"}` {
+			t.Errorf("events: %s", got)
+		}
+		err = c.Do(t.Context(), "cont")
+		if refused, ok := errors.AsType[*qmp.Error](err); !ok || refused.Class != "GenericError" {
+			t.Errorf("cont = %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := c.Do(ctx, "stop"); fault.KindOf(err) != fault.Timeout || fault.AdviceOf(err) == "" {
+			t.Errorf("unanswered command = %v", err)
+		}
+	})
 }
 
 func TestSilentPeer(t *testing.T) {
