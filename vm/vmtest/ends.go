@@ -17,7 +17,9 @@ import (
 // testBeforeTheGuestIsUp checks the end of machines whose guest has not booted.
 func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 	t.Run("Kill", func(t *testing.T) {
-		g := New(t, r.Driver, r.image.Config(t))
+		cfg := r.image.Config(t)
+		cfg.KernelArgs = []string{guestport.NeverUp}
+		g := New(t, r.Driver, cfg)
 		l, err := g.Listen(guestport.RelayBack)
 		if err != nil {
 			t.Fatal(err)
@@ -36,8 +38,7 @@ func (r *run) testBeforeTheGuestIsUp(t *testing.T) {
 			t.Errorf("Dial before the guest is up = %v, want a timeout", err)
 		}
 		dialled, accepted := make(chan error), make(chan error)
-		const unserved = guestport.Control - 1 // not served, in case the guest has booted
-		go func() { _, err := g.Dial(context.Background(), unserved); dialled <- err }()
+		go func() { _, err := g.Dial(context.Background(), guestport.Echo); dialled <- err }()
 		go func() { _, err := l.Accept(); accepted <- err }()
 		time.Sleep(50 * time.Millisecond) // for both to wait
 		if err := g.Kill(t.Context()); err != nil {

@@ -5,14 +5,18 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"osaurus-sandbox/internal/subnet"
+	"osaurus-sandbox/vm/vmtest/guestport"
 )
 
 // boot mounts file systems, loads modules and serves the ports. It returns only an error.
@@ -22,6 +26,13 @@ func boot() error {
 		if err := syscall.Mount(m[0], m[1], m[0], 0, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", m[0], err)
 		}
+	}
+	args, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	if slices.Contains(strings.Fields(string(args)), guestport.NeverUp) {
+		time.Sleep(math.MaxInt64)
 	}
 	if err := loadModules(); err != nil {
 		return err

@@ -85,6 +85,9 @@ func relay(c stream) {
 		return
 	}
 	defer b.Close()
+	if binary.Write(c, binary.LittleEndian, b.LocalAddr().(*vsock.Addr).Port) != nil {
+		return
+	}
 	var wg sync.WaitGroup
 	for _, p := range [][2]stream{{c, b}, {b, c}} {
 		wg.Go(func() {
