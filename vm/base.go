@@ -70,7 +70,11 @@ func NewBase(name string, backend Backend, sockets Sockets, stuckAdvice string) 
 // call Started, and End when the machine ends. If launch fails, it must leave nothing running.
 func (b *Base) Run(ctx context.Context, launch func() error) error {
 	const op = "start machine"
-	if err := b.launch(op, launch); err != nil {
+	start := launch
+	if err := ctx.Err(); err != nil {
+		start = func() error { return err }
+	}
+	if err := b.launch(op, start); err != nil {
 		return err
 	}
 	select {

@@ -139,6 +139,12 @@ func TestBaseFailedStart(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 	m.wantEnd(t, context.Canceled)
+
+	m = newMachine()
+	if err := m.Run(ctx, func() error { m.Started(); return nil }); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Run with a context that had ended = %v", err)
+	}
+	m.wantEnd(t, context.Canceled)
 }
 
 func TestBaseDoesNotEnd(t *testing.T) {
