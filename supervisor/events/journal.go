@@ -60,8 +60,7 @@ func Open(ctx context.Context, db *store.DB, log *slog.Logger) (*Journal, error)
 func open(ctx context.Context, db *store.DB, log *slog.Logger, limits limits) (*Journal, error) {
 	j := &Journal{db: db, log: log, limits: limits, noted: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	err := db.Read(ctx, "open event journal", func(tx *sql.Tx) error {
-		// Earlier releases gave numbers up to reserved to events that readers saw and a kill lost.
-		return tx.QueryRowContext(ctx, "SELECT max(reserved, coalesce((SELECT max(seq) FROM events), 0)), forgotten FROM event_marks").Scan(&j.last, &j.forgotten)
+		return tx.QueryRowContext(ctx, "SELECT coalesce((SELECT max(seq) FROM events), 0), forgotten FROM event_marks").Scan(&j.last, &j.forgotten)
 	})
 	if err != nil {
 		return nil, err

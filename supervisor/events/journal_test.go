@@ -111,23 +111,6 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// Earlier releases reserved numbers for events that readers saw and a kill lost: nothing else gets them.
-func TestNumbersAreNeverGivenTwice(t *testing.T) {
-	db := database(t, filepath.Join(t.TempDir(), "db"))
-	j := journal(t, db, ordinary)
-	j.add(t, "kept", 3)
-	if _, err := db.Exec(t.Context(), "test", "UPDATE event_marks SET reserved = 1003"); err != nil {
-		t.Fatal(err)
-	}
-	j = journal(t, db, ordinary)
-	if next := j.add(t, "next", 1); next != 1004 {
-		t.Errorf("the next is %d", next)
-	}
-	if list := j.list(t, 2); len(list) != 2 || list[0].Seq != 3 || list[1].Seq != 1004 {
-		t.Errorf("%+v", list)
-	}
-}
-
 // hold runs do while nothing can be written to the database.
 func hold(t testing.TB, db *store.DB, do func()) {
 	t.Helper()

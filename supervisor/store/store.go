@@ -31,7 +31,7 @@ type DB struct {
 }
 
 // Open opens the database for reading and writing. The caller holds the home's lock. Open
-// creates a missing file and migrates an older schema; a newer one is fault.Rejected. The
+// creates a missing file and migrates its schema; an unknown version is fault.Rejected. The
 // folder must exist.
 func Open(ctx context.Context, path string) (*DB, error) {
 	return open(ctx, path, files)
@@ -57,7 +57,7 @@ func (db *DB) open(ctx context.Context, migrations fs.FS) error {
 	}
 	// With synchronous(FULL) a commit is on the disk when it returns.
 	db.writer = db.connect("rwc", "immediate", 1, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)")
-	if err := migrate(ctx, db.writer, migrations); err != nil {
+	if err := db.migrate(ctx, migrations); err != nil {
 		return err
 	}
 	db.reader = db.connect("rw", "deferred", maxReaders, "query_only(1)")

@@ -136,9 +136,38 @@ func TestMigrations(t *testing.T) {
 	openAt(t, path, schema(one, two)).Close() // nothing is done twice
 
 	_, err := open(t.Context(), path, schema(one))
-	wantFault(t, err, fault.Rejected, "newer osaurus-sandbox")
+	wantFault(t, err, fault.Rejected, "Another build")
 	if n := openAt(t, path, schema(one, two)).number(t, "PRAGMA user_version"); n != 2 {
 		t.Errorf("after it was refused: version %d", n)
+	}
+}
+
+// A database that another build made is refused and left alone.
+func TestOtherVersion(t *testing.T) {
+	for _, version := range []int{-1, 2, 15} {
+		path := filepath.Join(t.TempDir(), "sandbox.db")
+		other := openAt(t, path, schema("CREATE TABLE events (a INTEGER); INSERT INTO events VALUES (7)"))
+		if err := other.exec(t.Context(), fmt.Sprintf("PRAGMA user_version = %d", version)); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(t.Context(), path)
+		wantFault(t, err, fault.Rejected, "move "+path+" away")
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("version %d, but this program knows 1", version)) {
+			t.Errorf("version %d: %v", version, err)
+		}
+		if _, ok := errors.AsType[bridge.HostOnly](err); !ok {
+			t.Errorf("programs are told where the database is: %v", err)
+		}
+		if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
+			t.Errorf("version %d: the file was changed: %v", version, err)
+		}
 	}
 }
 

@@ -1,2 +1,0 @@
--- Prompts are in memory only.
-DROP TABLE prompts;
