@@ -108,7 +108,7 @@ func TestAgentSettings(t *testing.T) {
 		{"autonomousExec.enabled", []string{"true", "false"}, []string{"", "yes", "1"}, Live},
 		{"autonomousExec.pluginCreate", []string{"true", "false"}, []string{"null"}, Live},
 		{"maxCommandsPerTurn", []string{"1", "1000"}, []string{"0", "1001", "ten"}, Live},
-		{"network", []string{"none", "open", "allow", "ask", "outbound"}, []string{"", "example.com", "*"}, Live},
+		{"network", []string{"none", "open", "allow", "ask"}, []string{"", "outbound", "example.com", "*"}, Live},
 		{"network.observe", []string{"true", "false"}, []string{"", "1"}, Live},
 		{"network.rules", []string{"", "allow localhost", "allow *.example.org:443, deny tcp 10.0.0.0/8"}, []string{"allow", "permit a.b", "allow *.com", "[1]"}, Live},
 		{"limits.cpuWeight", []string{"1", "10000"}, []string{"0", "10001"}, Live},
@@ -153,7 +153,7 @@ func TestAgentSettings(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"network": "none"}`), &read); err != nil || read.Network != NetworkClosed || read.MaxCommandsPerTurn != usualCommands {
 		t.Errorf("%+v %v", read, err)
 	}
-	for _, text := range []string{`{"net": 1}`, `{"network": "all"}`, `[]`, `{"network": "none", "network": "outbound"}`} {
+	for _, text := range []string{`{"net": 1}`, `{"network": "all"}`, `[]`, `{"network": "none", "network": "open"}`} {
 		if err := json.Unmarshal([]byte(text), &read); err == nil {
 			t.Errorf("%s was read", text)
 		}

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"slices"
-
-	"osaurus-sandbox/internal/fault"
-)
+import "slices"
 
 // AgentSettings are the settings of an agent. The zero value is not valid: see
 // AgentDefaults.
@@ -88,11 +84,6 @@ func agentFields() table[AgentSettings] {
 	}
 }
 
-// hostServicesKey is a setting of older homes. True is read as the rule allowLocalhost.
-const hostServicesKey = "hostServices"
-
-func allowLocalhost() NetworkRule { return NetworkRule{Host: Localhost} }
-
 // AllowsLocalhost reports whether a rule lets the agent connect to this computer.
 func (s AgentSettings) AllowsLocalhost() bool {
 	return slices.ContainsFunc(s.NetworkRules, func(r NetworkRule) bool { return !r.Deny && r.Host == Localhost })
@@ -115,9 +106,6 @@ func AgentZero(key string) string {
 
 // With returns the settings with one changed. "KEY+" adds items to a list, and "KEY-" removes them.
 func (s AgentSettings) With(key, text string) (AgentSettings, error) {
-	if key == hostServicesKey {
-		return s, fault.Newf(fault.InvalidArgs, "set", key, "this is a rule now").Advise(`Let the agent connect to this computer with a rule: network.rules+="` + allowLocalhost().String() + `"`)
-	}
 	_, err := agentFields().put(&s, key, text)
 	return s, err
 }
@@ -137,11 +125,8 @@ func (s *AgentSettings) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	read := AgentDefaults()
-	if err := agentFields().decode(&read, doc, func(key string) bool { return key == hostServicesKey }); err != nil {
+	if err := agentFields().decode(&read, doc, func(string) bool { return false }); err != nil {
 		return err
-	}
-	if i := doc.index(hostServicesKey); i >= 0 && string(doc.members[i].value) == "true" {
-		read.NetworkRules = append(read.NetworkRules, allowLocalhost())
 	}
 	*s = read
 	return nil

@@ -31,13 +31,10 @@ const (
 
 const networkModeAllowed = `"open", "allow", "ask" or "none"`
 
-// parseNetworkMode parses an agent's mode. Older homes have "outbound" for "open".
 func parseNetworkMode(text string) (NetworkMode, error) {
 	switch m := NetworkMode(text); m {
 	case NetworkOpen, NetworkAllow, NetworkAsk, NetworkClosed:
 		return m, nil
-	case NetworkMode(NetworkOutbound):
-		return NetworkOpen, nil
 	}
 	return "", notAllowed("read network mode", text, networkModeAllowed)
 }

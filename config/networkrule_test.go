@@ -211,16 +211,13 @@ func TestNetworkRuleSettings(t *testing.T) {
 	if !s.AllowsLocalhost() {
 		t.Error("the rule allow localhost does not count")
 	}
-	for key, text := range map[string]string{"network.rules-": "allow c.example", "network.rules+": "allow *.com", "network+": "open", "hostServices": "true", "+": "", "": ""} {
+	for key, text := range map[string]string{"network.rules-": "allow c.example", "network.rules+": "allow *.com", "network+": "open", "+": "", "": ""} {
 		if next, err := s.With(key, text); err == nil || fault.AdviceOf(err) == "" || len(s.Differences(next)) > 0 {
 			t.Errorf("%s=%s made %v, %v", key, text, next.NetworkRules, err)
 		}
 	}
 	if _, err := s.With("network.rules", "allow *.com"); !strings.Contains(err.Error(), `item 1: "allow *.com" is not allowed: anybody can have a name`) {
 		t.Error(err)
-	}
-	if _, err := s.With("hostServices", "false"); !strings.Contains(fault.AdviceOf(err), `network.rules+="allow localhost"`) {
-		t.Error(fault.AdviceOf(err))
 	}
 	many := strings.Repeat("allow a.example,", maxListItems+1)
 	if _, err := s.With("network.rules", many); err == nil || !strings.Contains(err.Error(), "257 items") {
@@ -234,34 +231,6 @@ func TestNetworkRuleSettings(t *testing.T) {
 		t.Error("a list has more than its limit", err)
 	}
 }
-
-// TestOlderHostServices checks that agents of older homes keep their network.
-func TestOlderHostServices(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"network": "outbound", "hostServices": true}`:                                     `open [allow localhost]`,
-		`{"network": "outbound", "hostServices": false}`:                                    `open []`,
-		`{"network": "none", "hostServices": true}`:                                         `none [allow localhost]`,
-		`{"network": "ask", "network.rules": ["allow a.example"], "network.observe": true}`: `ask [allow a.example]`,
-	} {
-		var s AgentSettings
-		if err := json.Unmarshal([]byte(text), &s); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(s.Network) + " " + spelled2(s.NetworkRules); got != want {
-			t.Errorf("%s is %s, want %s", text, got, want)
-		}
-		raw, err := json.Marshal(s)
-		if err != nil || strings.Contains(string(raw), "hostServices") || strings.Contains(string(raw), "outbound") {
-			t.Errorf("written: %s, %v", raw, err)
-		}
-		var again AgentSettings
-		if err := json.Unmarshal(raw, &again); err != nil || !reflect.DeepEqual(again, s) {
-			t.Errorf("%+v became %+v, %v", s, again, err)
-		}
-	}
-}
-
-func spelled2(rules []NetworkRule) string { return "[" + spelled(rules) + "]" }
 
 func TestSharedNetworkRules(t *testing.T) {
 	f, err := load(t, `{"networkRules": ["deny bad.example"]}`)

@@ -38,7 +38,7 @@ func TestTokens(t *testing.T) {
 	_, err := w.Set(t.Context(), "alice", map[string]string{"network": "none"}, by)
 	w.must(err)
 	w.backend.Guest().Refuse(errors.New("busy"))
-	if _, err := w.Set(t.Context(), "alice", map[string]string{"network": "outbound"}, by); err == nil {
+	if _, err := w.Set(t.Context(), "alice", map[string]string{"network": "open"}, by); err == nil {
 		t.Error("a guest that refuses was not heard")
 	}
 	w.backend.Guest().Refuse(nil)

@@ -50,8 +50,8 @@ func TestNoLinkIsShared(t *testing.T) {
 }
 
 // TestModes: where the guest takes whoever asked first for the owner of a shared folder, all
-// agents may write to it, and other users of this computer still cannot reach it. A folder of
-// an older version gets the mode too.
+// agents may write to it, and other users of this computer still cannot reach it. A folder that
+// exists gets the mode too.
 func TestModes(t *testing.T) {
 	home := config.Home(filepath.Join(t.TempDir(), "home"))
 	everybody := vm.Capabilities{Ownership: []vm.Ownership{vm.OwnershipSubtree, vm.OwnershipAsker, vm.OwnershipEverybody}}

@@ -60,7 +60,7 @@ func buildInitramfs(ctx context.Context, p pack.Pack, programs map[string][]byte
 	boot, late, err := pick(ctx, func(visit func(*tar.Header, io.Reader) error) error { return p.Walk(ctx, p.Manifest.Modules, visit) })
 	if err != nil {
 		failed := fault.Wrap("build initramfs", p.Path(p.Manifest.Modules), err)
-		if failed.Kind == fault.NotFound { // an older version of this program may have built the pack
+		if failed.Kind == fault.NotFound { // another build of this program may have made the pack
 			failed.Kind = fault.Unavailable
 			failed = failed.Advise(fmt.Sprintf("Run `osaurus-sandbox pack remove %s`, then `osaurus-sandbox pack build alpine` or `osaurus-sandbox pack build debian`. If the pack was imported, get a new one.", p.Manifest.Name))
 		}
