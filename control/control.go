@@ -14,8 +14,8 @@ import (
 // The versions of the API that this program speaks. A change that the other
 // end can ignore does not need a new version.
 const (
-	VersionMin = 2
-	VersionMax = 2
+	VersionMin = 1
+	VersionMax = 1
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 // Version is the version of the protocol. Host and guest must have the same. A change that the
 // other end can ignore does not need a new one.
-const Version = 4
+const Version = 1
 
 // Port is the AF_VSOCK port that the guest listens on.
 const Port = 1024

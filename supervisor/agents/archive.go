@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	archiveFormat = 2
+	archiveFormat = 1
 	// maxCard bounds the card: settings with thousands of network rules.
 	maxCard = 1 << 20
 	// maxWindow bounds the memory for decompression. Export needs less.

@@ -189,7 +189,7 @@ func archived(t testing.TB, settings string, objects ...[]byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(w, `{"format": 2, "name": "mallory", "settings": %s, "home": "%x"}`+"\n", settings, sha256.Sum256(objects[0]))
+	fmt.Fprintf(w, `{"format": 1, "name": "mallory", "settings": %s, "home": "%x"}`+"\n", settings, sha256.Sum256(objects[0]))
 	for _, o := range objects {
 		_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(o))), o...))
 	}
@@ -231,16 +231,16 @@ func hostile(t testing.TB) map[string][]byte {
 		return compressed(string(text) + "\n")
 	}
 	return map[string][]byte{
-		"another base":            compressed(`{"format": 2, "name": "mallory", "base": "sha256:other", "home": "` + strings.Repeat("1", 64) + `"}` + "\n"),
+		"another base":            compressed(`{"format": 1, "name": "mallory", "base": "sha256:other", "home": "` + strings.Repeat("1", 64) + `"}` + "\n"),
 		"nothing":                 {},
-		"not compressed":          []byte(`{"format": 2}` + "\n"),
+		"not compressed":          []byte(`{"format": 1}` + "\n"),
 		"no card":                 compressed(""),
 		"a card without an end":   compressed(strings.Repeat("x", 2<<20)),
 		"a card that is no JSON":  compressed("{\n"),
-		"another format":          card(1, strings.Repeat("0", 64)),
-		"no digest":               card(2, "../x"),
+		"another format":          card(2, strings.Repeat("0", 64)),
+		"no digest":               card(1, "../x"),
 		"wrong settings":          archived(t, `{"limits": {"processes": -1}}`, tree()),
-		"no tree":                 card(2, strings.Repeat("1", 64)),
+		"no tree":                 card(1, strings.Repeat("1", 64)),
 		"a tree that is text":     archived(t, "{}", text),
 		"a tree that is cut off":  archived(t, "{}", tree(file("f"))[:50], text),
 		"a missing file":          archived(t, "{}", tree(file("f"))),
@@ -258,7 +258,7 @@ func hostile(t testing.TB) map[string][]byte {
 		"deep folders":            archived(t, "{}", folders(300, "d")...),
 		"folders without end":     archived(t, "{}", folders(64, "a", "b")...),
 		"a chunk again and again": archived(t, "{}", tree(entry{'f', 0o644, 1 << 41, "f", sum(again)}), again, large),
-		"an enormous object":      compressed(`{"format": 2, "name": "mallory", "home": "` + strings.Repeat("1", 64) + `"}` + "\n\xff\xff\xff\xff"),
+		"an enormous object":      compressed(`{"format": 1, "name": "mallory", "home": "` + strings.Repeat("1", 64) + `"}` + "\n\xff\xff\xff\xff"),
 	}
 }
 
@@ -292,7 +292,7 @@ func TestHostileArchives(t *testing.T) {
 // TestImportOnAnotherBase leaves out what needs another base, if it is told to.
 func TestImportOnAnotherBase(t *testing.T) {
 	w := newWorld(t)
-	archive := compressed(fmt.Sprintf(`{"format": 2, "name": "alice", "base": "sha256:other", "home": "%x"}`+"\n\x00\x00\x00\x0f%sno room", sha256.Sum256(tree()), tree()))
+	archive := compressed(fmt.Sprintf(`{"format": 1, "name": "alice", "base": "sha256:other", "home": "%x"}`+"\n\x00\x00\x00\x0f%sno room", sha256.Sum256(tree()), tree()))
 	_, err := w.Import(t.Context(), agents.Import{}, bytes.NewReader(archive), by)
 	w.want(err, fault.Rejected)
 	if !strings.Contains(fault.AdviceOf(err), "--other-pack") {

@@ -60,8 +60,8 @@ const (
 	initrdName = "initramfs"
 	baseName   = "initfs.ext4"
 
-	bootFormat = 2
-	baseFormat = 2
+	bootFormat = 1
+	baseFormat = 1
 )
 
 // Ensure returns the image of a pack and builds missing parts. It verifies the pack
