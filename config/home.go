@@ -49,6 +49,9 @@ func (h Home) join(parts ...string) string {
 // SettingsFile is the file that Load reads.
 func (h Home) SettingsFile() string { return h.join("config", "sandbox.json") }
 
+// APIToken has the token of the control API on TCP.
+func (h Home) APIToken() string { return h.join("config", "api-token") }
+
 // MCPToken is the file with the token for MCP over HTTP.
 func (h Home) MCPToken() string { return h.join("config", "mcp-token") }
 

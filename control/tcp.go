@@ -8,12 +8,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/fault/faultrpc"
 )
-
-const tokenName = "api-token"
 
 // TCP is a listener for apps that cannot use Unix sockets.
 type TCP struct {
@@ -29,11 +26,6 @@ type TCP struct {
 	Origins []string
 }
 
-// TokenFile returns the path of the TCP listener's token.
-func TokenFile(home config.Home) string {
-	return filepath.Join(filepath.Dir(home.SettingsFile()), tokenName)
-}
-
 // ListenTCP serves the API on TCP too, until Close.
 func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 	const op = "listen"
@@ -45,7 +37,8 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		return nil, fault.Newf(fault.Rejected, op, t.Address, "other computers could reach it").
 			Advise("Use 127.0.0.1, or add --expose if that is what you want.")
 	}
-	token, err := ReadToken(s.Sandbox.Home(), TokenFile(s.Sandbox.Home()))
+	home := s.Sandbox.Home()
+	token, err := ReadToken(home, home.APIToken())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +47,7 @@ func (s *Server) ListenTCP(t TCP) (net.Addr, error) {
 		return nil, fault.New(fault.Unavailable, op, t.Address, err).Advise("Choose another port.")
 	}
 	g := Guard{
-		Token: token, TokenFile: "config/" + tokenName, Hosts: append(LocalHosts(address.String()), t.Hosts...), Origins: t.Origins,
+		Token: token, TokenFile: "config/" + filepath.Base(home.APIToken()), Hosts: append(LocalHosts(address.String()), t.Hosts...), Origins: t.Origins,
 		OtherHost: "Call it by its address, or start it with --host.", OtherOrigin: "Start it with --origin.", Refuse: refuse,
 	}
 	server := g.Server(s.handler, s.Log)

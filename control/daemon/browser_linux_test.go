@@ -206,7 +206,7 @@ func TestBrowser(t *testing.T) {
 			t.Fatal("nobody listens for MCP")
 		}
 	}
-	for name, path := range map[string]string{"api": control.TokenFile(home), "mcp": home.MCPToken()} {
+	for name, path := range map[string]string{"api": home.APIToken(), "mcp": home.MCPToken()} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 func TestTCP(t *testing.T) {
 	address, home := freeport.Address(t), newHome(t, "home")
 	serve(t, daemon.Options{Home: home, TCP: &control.TCP{Address: address}})
-	token, err := os.ReadFile(control.TokenFile(home))
+	token, err := os.ReadFile(home.APIToken())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func anchors(text string) (list []string) {
 
 // TestEventsAreListed: docs/operators.md lists the events and audit actions that programs can rely on.
 func TestEventsAreListed(t *testing.T) {
-	name := regexp.MustCompile(`"((?:agent|artifact|copy|daemon|exec|job|machine|memory|network|plugin|prompt|secret|session|task|tool)\.[a-z_-]+)"`)
+	name := regexp.MustCompile(`"((?:agent|artifact|backup|config|copy|daemon|exec|history|job|machine|memory|mount|network|plugin|prompt|review|sandbox|secret|session|snapshot|task|tool)\.[a-z_-]+)"`)
 	guide := read(t, "docs/operators.md")
 	for _, path := range tracked(t) {
 		top, _, _ := strings.Cut(path, "/")
@@ -100,7 +100,7 @@ func TestEventsAreListed(t *testing.T) {
 			continue
 		}
 		for _, m := range name.FindAllStringSubmatch(read(t, path), -1) {
-			if m[1] != "plugin.json" && !strings.Contains(guide, "`"+m[1]+"`") {
+			if !slices.Contains([]string{".json", ".toml", ".yaml"}, filepath.Ext(m[1])) && !strings.Contains(guide, "`"+m[1]+"`") {
 				t.Errorf("%s: %s is not listed in docs/operators.md", path, m[1])
 			}
 		}
