@@ -104,7 +104,7 @@ func openFile(op string, p *guestpb.FilePath, flags int) (*os.File, *guestpb.Fil
 	return f, info, nil
 }
 
-// errSpecial is why what has no content of its own is not read or written.
+// errSpecial is returned for files without contents of their own.
 var errSpecial = errors.New("it is a pipe, a socket or a device, not a regular file")
 
 func notAFile(op, path string, kind string) error {

@@ -29,11 +29,11 @@ type slots struct {
 }
 
 func commandSlots() *slots {
-	return &slots{op: "start command", are: "commands are running", max: protocol.MaxCommands, spared: sparedCommands}
+	return &slots{op: "start command", are: "commands are running", max: protocol.MaxCommands, spared: sparedCommands, taken: map[string]int{}}
 }
 
 func connectionSlots() *slots {
-	return &slots{op: opConnect, are: "connections are open", max: protocol.MaxConnections, spared: sparedConnections}
+	return &slots{op: opConnect, are: "connections are open", max: protocol.MaxConnections, spared: sparedConnections, taken: map[string]int{}}
 }
 
 // take takes a slot for a room. The caller must call release.
@@ -48,9 +48,6 @@ func (s *slots) take(room string) (release func(), err error) {
 	case s.total >= s.max-s.spared && own >= few:
 		return nil, fault.Newf(fault.Rejected, s.op, room, "%d %s, %d of them in this room; the remaining slots are reserved for other rooms", s.total, s.are, own).
 			Advise("Wait until one in this room has ended.")
-	}
-	if s.taken == nil {
-		s.taken = map[string]int{}
 	}
 	s.total++
 	s.taken[room]++
