@@ -12,6 +12,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/control/controlpb"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
@@ -72,8 +73,15 @@ func (s agentService) Fork(ctx context.Context, r *controlpb.ForkAgentRequest, s
 		what += " with its secrets"
 	}
 	made, err := answeredFor(ctx, s.service, r.Agent, "agent.fork", strings.TrimSpace(what+" "+assignments(r.Settings)), func(from agents.Agent) (agents.Agent, error) {
+		var then history.Digest
+		if r.Call != 0 { // looked up before stop ends anything
+			var err error
+			if then, err = s.Checkpoints.HomeAfter(ctx, from, r.Call); err != nil {
+				return agents.Agent{}, err
+			}
+		}
 		fill := func(from, to agents.Agent) error {
-			err := s.Checkpoints.Fork(ctx, from, to, r.Call, reporting(stream, func(e *controlpb.ProgressEvent) *controlpb.ForkAgentResponse {
+			err := s.Checkpoints.Fork(ctx, from, to, then, reporting(stream, func(e *controlpb.ProgressEvent) *controlpb.ForkAgentResponse {
 				return &controlpb.ForkAgentResponse{Progress: e}
 			}))
 			if err != nil {

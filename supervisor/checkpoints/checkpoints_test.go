@@ -16,6 +16,7 @@ import (
 
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
+	"osaurus-sandbox/history"
 	"osaurus-sandbox/internal/fault"
 	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/supervisor/agents"
@@ -437,15 +438,17 @@ func TestFork(t *testing.T) {
 	w.call("a=1", "dir/b=1")
 	w.call("a=2")
 	bob, carl := w.create("bob"), w.create("carl")
-	w.must(w.Fork(t.Context(), w.alice, bob, 0, nil))
-	w.must(w.Fork(t.Context(), w.alice, carl, 1, nil))
+	first, err := w.HomeAfter(t.Context(), w.alice, 1)
+	w.must(err)
+	w.must(w.Fork(t.Context(), w.alice, bob, history.Digest{}, nil))
+	w.must(w.Fork(t.Context(), w.alice, carl, first, nil))
 	for name, want := range map[config.AgentName]string{"bob": "2", "carl": "1"} {
 		if data, err := os.ReadFile(filepath.Join(w.Dir.AgentHome(name), "a")); string(data) != want {
 			t.Errorf("%s has %q, %v", name, data, err)
 		}
 	}
 	w.must(os.WriteFile(filepath.Join(w.Dir.AgentHome("bob"), "plugins", "x"), nil, 0o600))
-	wantFault(t, w.Fork(t.Context(), w.alice, bob, 0, nil), fault.Rejected, "empty")
+	wantFault(t, w.Fork(t.Context(), w.alice, bob, history.Digest{}, nil), fault.Rejected, "empty")
 }
 
 // The rows of an agent go with it, and stay when it is renamed.

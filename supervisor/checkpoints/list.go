@@ -170,23 +170,23 @@ func (c *Checkpoints) ends(ctx context.Context, agent agents.Agent, r Range) (fr
 // madePlugins is the folder that a new home has. If it is not empty, the home is not new.
 const madePlugins = "plugins"
 
-// Fork fills the home of a new agent with that of another, as it is now, or as it was after a call if
-// that is not 0. After an error, the new agent must be deleted.
-func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, call int64, report progress.Func) (err error) {
-	var then trees
-	if call != 0 {
-		if _, then, err = c.ends(ctx, from, Range{First: call}); err != nil {
-			return err
-		}
-	}
+// HomeAfter returns what an agent's home was after a call.
+func (c *Checkpoints) HomeAfter(ctx context.Context, agent agents.Agent, call int64) (history.Digest, error) {
+	_, then, err := c.ends(ctx, agent, Range{First: call})
+	return then[homeName], err
+}
+
+// Fork fills the home of a new agent with that of another, as it is now, or as HomeAfter returned it. After
+// an error, the new agent must be deleted.
+func (c *Checkpoints) Fork(ctx context.Context, from, to agents.Agent, then history.Digest, report progress.Func) (err error) {
 	fresh, err := c.Agents.OpenHome(to)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, fresh.Close()) }()
 	defer c.Agents.Recount(to)
-	if then != nil {
-		_, err = c.History.Restore(ctx, homeKey(to.ID), fresh, then[homeName], nil, report)
+	if then != (history.Digest{}) {
+		_, err = c.History.Restore(ctx, homeKey(to.ID), fresh, then, nil, report)
 		return err
 	}
 	old, err := c.Agents.OpenHome(from)
