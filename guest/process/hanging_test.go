@@ -18,7 +18,7 @@ import (
 // TestHangingShare checks that Start and Release give up on a share that hangs, and that nothing is
 // left when the share answers.
 func TestHangingShare(t *testing.T) {
-	const patience, busy = time.Second, 15 * time.Second
+	const patience, busy = time.Second, time.Minute
 	begin := func(t *testing.T) (m *Manager, start func(Place, ...string) (*Child, error), share processtest.Share) {
 		t.Parallel()
 		share = processtest.HangingShare(t)
@@ -54,9 +54,7 @@ func TestHangingShare(t *testing.T) {
 		} else {
 			c.Release()
 		}
-		if n := m.starting.Load(); n != 3 {
-			t.Errorf("%d threads are stuck", n)
-		}
+		timetest.Eventually(t, "three threads are stuck", func() bool { return m.starting.Load() == 3 })
 		m.starting.Add(maxStarting - 3)
 		if _, err := start(place, "/bin/true"); fault.KindOf(err) != fault.Unavailable {
 			t.Errorf("with too many: %v", err)
@@ -66,14 +64,18 @@ func TestHangingShare(t *testing.T) {
 		timetest.Eventually(t, "no thread is left", func() bool { return m.starting.Load() == 0 })
 	})
 	t.Run("Execve", func(t *testing.T) {
-		_, start, share := begin(t)
+		m, start, share := begin(t)
 		script := filepath.Join(t.TempDir(), "script")
 		if err := os.WriteFile(script, []byte("#!"+share.Dir+"/interpreter\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		c, err := start(nil, script)
-		if !isLate(err, "a share that it needs") {
-			t.Error(err)
+		for err != nil && c.PID() == 0 && m.patience < busy { // the host was too slow to fork it
+			m.patience *= 4
+			c, err = start(nil, script)
+		}
+		if !isLate(err, "a share that it needs") || c.PID() == 0 {
+			t.Fatal(err)
 		}
 		runtime.GC() // must not free the memory that the child uses
 		share.LetGo()

@@ -13,7 +13,7 @@ import (
 )
 
 // hangs bounds how long a share hangs: longer than any test takes.
-const hangs = time.Minute
+const hangs = 10 * time.Minute
 
 // Share is a folder on a share that does not answer until LetGo is called, and then answers with an
 // error. A process that waits for it cannot even be killed.
