@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -175,11 +174,15 @@ func TestSources(t *testing.T) {
 	if list := got(); len(list) > 0 {
 		t.Errorf("from bob's room: %v", list)
 	}
-	got = r.watch(r.gateway, unix.AF_PACKET, subnet.Guest().Addr())
-	r.send(r.alice, elsewhere(), ofBob(), ofBob().Next(), ofAlice())
-	r.send(r.guest, elsewhere(), subnet.Guest().Addr())
-	if list := got(); !slices.Equal(list, []string{ofAlice().String()}) {
-		t.Errorf("from alice's room: %v", list)
+	for _, c := range []struct { // the guest's own could overtake alice's
+		at      place
+		sources []netip.Addr
+	}{{r.alice, []netip.Addr{ofBob(), ofBob().Next(), ofAlice()}}, {r.guest, []netip.Addr{subnet.Guest().Addr()}}} {
+		got = r.watch(r.gateway, unix.AF_PACKET, c.sources[len(c.sources)-1])
+		r.send(c.at, elsewhere(), c.sources...)
+		if list := got(); len(list) > 0 {
+			t.Errorf("before %v: %v", c.sources[len(c.sources)-1], list)
+		}
 	}
 }
 
