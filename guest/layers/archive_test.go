@@ -142,8 +142,9 @@ func TestArchiveOfRunning(t *testing.T) {
 	if err := w.Export(user, swap); err == nil || strings.Contains(swap.String(), "secret") {
 		t.Errorf("a folder that became a link out: %v", err)
 	}
-	over := make(chan struct{})
+	over, ended := make(chan struct{}), make(chan struct{})
 	go func() { // a name that is now this, now that
+		defer close(ended)
 		for {
 			for _, replace := range []func() error{
 				func() error { return os.WriteFile(at("new"), nil, 0o600) },
@@ -167,6 +168,7 @@ func TestArchiveOfRunning(t *testing.T) {
 		}
 	}
 	close(over)
+	<-ended
 	reset := &meddler{do: func() { w.must(os.RemoveAll(w.Path(st.Upper))) }}
 	w.must(os.WriteFile(at("a"), make([]byte, size), 0o644))
 	if err := w.Export(user, reset); !errors.Is(err, fs.ErrNotExist) {
