@@ -91,7 +91,7 @@ func (r *rig) poll(user, id string) (*guestpb.Job, error) {
 
 func (r *rig) wait(j *guestpb.Job) *guestpb.Job {
 	r.t.Helper()
-	a, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: j.Id, TimeoutNanos: int64(30 * time.Second)})
+	a, err := r.WaitJob(context.Background(), &guestpb.WaitJobRequest{User: alice, Id: j.Id, TimeoutNanos: int64(timetest.Limit)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

