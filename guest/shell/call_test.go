@@ -323,9 +323,7 @@ func TestNothingOutlivesTheShell(t *testing.T) {
 	if processtest.Cgroup(t) == "" {
 		t.Skip("needs a cgroup2")
 	}
-	if left := running("sleep\x00" + mark); left > 0 {
-		t.Errorf("%d processes are left", left)
-	}
+	timetest.Eventually(t, "no process is left", func() bool { return running("sleep\x00"+mark) == 0 })
 }
 
 // running counts the processes with a command line.
