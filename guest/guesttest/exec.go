@@ -265,12 +265,20 @@ func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
 		grace  time.Duration
 		want   engine.Exit
 	}{
-		{`trap "" TERM; while :; do sleep 1; done`, 300 * time.Millisecond, engine.Exit{Signal: engine.SIGKILL, TimedOut: true}},
-		{`trap "exit 9" TERM; while :; do sleep 0.1; done`, time.Minute, engine.Exit{Code: 9, TimedOut: true}},
+		{`trap "" TERM; echo ready; while :; do sleep 1; done`, 300 * time.Millisecond, engine.Exit{Signal: engine.SIGKILL, TimedOut: true}},
+		{`trap "exit 9" TERM; echo ready; while :; do sleep 0.1; done`, time.Minute, engine.Exit{Code: 9, TimedOut: true}},
 	} {
-		const ready = 3 * time.Second // for the trap
-		if exit, err := c.Run(ctx, engine.Command{Args: sh(tc.script), Timeout: ready, Grace: tc.grace}); err != nil || exit != tc.want {
-			t.Errorf("%s: %+v %v, want %+v", tc.script, exit, err, tc.want)
+		// Once the trap is set within the time, on however busy a host.
+		for allowed := time.Second; ; allowed *= 3 {
+			var out bytes.Buffer
+			exit, err := c.Run(ctx, engine.Command{Args: sh(tc.script), Timeout: allowed, Grace: tc.grace, Stdout: &out})
+			if err == nil && exit.TimedOut && out.Len() == 0 && allowed < patience {
+				continue
+			}
+			if err != nil || exit != tc.want {
+				t.Errorf("%s: %+v %v, want %+v", tc.script, exit, err, tc.want)
+			}
+			break
 		}
 	}
 }
@@ -322,12 +330,19 @@ func doubleFork(ctx context.Context, t *testing.T, c *guest.Client) {
 // leftovers runs a command whose helper still writes when the first process has ended. Another
 // helper that never ends does not keep the command.
 func leftovers(ctx context.Context, t *testing.T, c *guest.Client) {
-	var out bytes.Buffer
 	// The helper waits for the shell's end and then starts nothing, which could take too long.
 	const late = `f=/tmp/osaurus-test.$$; mkfifo $f; (read end <$f; echo late) & exec 3>$f; rm $f;`
-	exit, err := c.Run(ctx, engine.Command{Args: sh(late + ` sleep 1000 3>&- & echo first`), Stdout: &out})
-	if err != nil || exit.Code != 0 || out.String() != "first\nlate\n" {
-		t.Errorf("%+v %v %q", exit, err, &out)
+	// On a busy host it can have no processor within engine.Linger, but not every time.
+	for left := 5; ; left-- {
+		var out bytes.Buffer
+		exit, err := c.Run(ctx, engine.Command{Args: sh(late + ` sleep 1000 3>&- & echo first`), Stdout: &out})
+		waitIdle(ctx, t, c)
+		if err == nil && exit.Code == 0 && out.String() == "first\n" && left > 0 {
+			continue
+		}
+		if err != nil || exit.Code != 0 || out.String() != "first\nlate\n" {
+			t.Errorf("%+v %v %q", exit, err, &out)
+		}
+		return
 	}
-	waitIdle(ctx, t, c)
 }

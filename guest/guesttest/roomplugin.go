@@ -113,9 +113,10 @@ func pluginOffline(ctx context.Context, t *testing.T, alice, _ *agent) {
 func pluginApart(ctx context.Context, t *testing.T, alice, _ *agent) {
 	alice.begin(ctx, t, "echo $$ >victim.pid; exec sleep 1000")
 	const look = `cat /proc/$(cat victim.pid)/environ; ls /proc/$(cat victim.pid)/root/`
-	if out, exit := alice.run(ctx, t, look); exit.Status() != 0 || !strings.Contains(out, secret) || !strings.Contains(out, "workspace") {
-		t.Fatalf("the agent itself sees %+v %s", exit, out)
-	}
+	eventually(ctx, t, func() bool { // the agent itself does, once the pid is written
+		out, exit := alice.run(ctx, t, look)
+		return exit.Status() == 0 && strings.Contains(out, secret) && strings.Contains(out, "workspace")
+	})
 	for _, network := range []engine.PluginNetwork{engine.NetworkOfRoom, engine.NoNetwork} {
 		out, exit := alice.command(ctx, t, engine.Command{Args: sh(look), Plugin: "rss", Network: network})
 		if exit.Status() == 0 || strings.Contains(out, secret) || strings.Contains(out, "workspace") {

@@ -122,9 +122,13 @@ func restoreSnapshot(ctx context.Context, t *testing.T, _, bob *agent) {
 func snapshotOfRunning(ctx context.Context, t *testing.T, _, bob *agent) {
 	bob.root(ctx, t, "echo running > /etc/mark")
 	p := bob.begin(ctx, t, "exec sleep 1000")
-	if _, err := bob.snapshot(ctx, "running", false); fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "sleep (pid ") {
-		t.Errorf("while a program runs: %v", err)
-	}
+	eventually(ctx, t, func() bool { // the shell reports before it becomes sleep
+		_, err := bob.snapshot(ctx, "running", false)
+		if fault.KindOf(err) != fault.Rejected {
+			t.Fatalf("while a program runs: %v", err)
+		}
+		return strings.Contains(err.Error(), "sleep (pid ")
+	})
 	if _, err := bob.snapshot(ctx, "running", true); err != nil {
 		t.Error(err)
 	}

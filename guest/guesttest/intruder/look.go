@@ -82,7 +82,7 @@ func kernel([]string) {
 func watch(args []string) {
 	fmt.Println("watching")
 	found, seen := 0, map[string]bool{}
-	for end := time.Now().Add(seconds(args)); time.Now().Before(end); {
+	for end := time.Now().Add(seconds(args)); len(seen) == 0 || time.Now().Before(end); {
 		dir, err := os.Open("/proc")
 		if err != nil {
 			panic(err)
