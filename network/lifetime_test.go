@@ -66,6 +66,7 @@ func TestN16RecheckEndsFlows(t *testing.T) {
 	l.set("alice", testRules{decide: rule(other)})
 	l.Recheck("alice")
 	for _, c := range ended {
+		c.SetDeadline(time.Now().Add(patience)) // the one of its echo may be over
 		if _, err := c.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "reset") {
 			t.Fatalf("got %v, want a reset", err)
 		}

@@ -30,6 +30,7 @@ func TestUpstreamConnectionsAreBounded(t *testing.T) {
 		return &closeCounted{Conn: c, closed: sync.OnceFunc(func() { open.Add(-1) })}, err
 	}
 	client := l.client(2)
+	client.Timeout = 0 // requests wait for those before them
 	var all sync.WaitGroup
 	for range requests {
 		all.Go(func() {
