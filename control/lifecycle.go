@@ -72,7 +72,7 @@ func (s service) Provision(ctx context.Context, _ *controlpb.MachineRequest) (*c
 
 // Diagnose sends each check as it ends.
 func (s service) Diagnose(ctx context.Context, r *controlpb.DiagnoseRequest, stream *connect.ServerStream[controlpb.DiagnoseResponse]) error {
-	target, err := doctor.ParseTarget(r.NatTarget)
+	target, err := doctor.ParseTarget(r.Target)
 	if err != nil {
 		return err
 	}

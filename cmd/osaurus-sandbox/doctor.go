@@ -55,7 +55,7 @@ func newDiagnose() *cobra.Command {
 		if c.json {
 			print = printJSONLine
 		}
-		for r, err := range control.Messages(c.Diagnose(ctx, &controlpb.DiagnoseRequest{NatTarget: target})) {
+		for r, err := range control.Messages(c.Diagnose(ctx, &controlpb.DiagnoseRequest{Target: target})) {
 			if err != nil {
 				return err
 			}
@@ -71,7 +71,7 @@ func newDiagnose() *cobra.Command {
 		}
 		return nil
 	},
-		withFlag(&target, "nat-target", "the URL that the guest fetches to test its network (default its package server)"))
+		withFlag(&target, "target", "the URL that the guest fetches to test its network (default its package server)"))
 }
 
 func printCheck(w io.Writer, r *controlpb.DiagnoseResponse) error {

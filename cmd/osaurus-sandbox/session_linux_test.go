@@ -130,16 +130,16 @@ func TestSession(t *testing.T) {
 	})
 	t.Run("network", tryNetwork)
 	t.Run("diagnose", func(t *testing.T) {
-		if code, out, _ := sandbox(t, "diagnose", "--nat-target", target(t)); code != fault.ExitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "no route to host") || !strings.Contains(out, "allow localhost:PORT") {
+		if code, out, _ := sandbox(t, "diagnose", "--target", target(t)); code != fault.ExitExecution || !strings.Contains(out, "FAILED  network") || !strings.Contains(out, "no route to host") || !strings.Contains(out, "allow localhost:PORT") {
 			t.Errorf("this computer, without a rule: %d, %s", code, out)
 		}
 		ok(t, "config", "set", "networkRules=allow localhost")
-		code, out, stderr := sandbox(t, "diagnose", "--nat-target", target(t))
+		code, out, stderr := sandbox(t, "diagnose", "--target", target(t))
 		const tries = 5 // the guest is well, but the computer is busy
 		for try := 1; strings.Contains(out, "is very busy") && try < tries; try++ {
-			code, out, stderr = sandbox(t, "diagnose", "--nat-target", target(t))
+			code, out, stderr = sandbox(t, "diagnose", "--target", target(t))
 		}
-		for _, check := range []string{"exec", "vsock", "nat", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user", "bridge"} {
+		for _, check := range []string{"exec", "vsock", "network", "virtiofs-to-guest", "virtiofs-to-host", "clock", "disk-guest", "disk-host", "agent-user", "bridge"} {
 			if !strings.Contains(out, "ok      "+check+" ") {
 				t.Errorf("%s is not ok", check)
 			}
@@ -148,8 +148,8 @@ func TestSession(t *testing.T) {
 		if failed := strings.Count(out, "FAILED"); failed > 1 || failed == 1 && (code != fault.ExitExecution || !strings.Contains(out, "FAILED  packages")) {
 			t.Errorf("%d, %s%s", code, out, stderr)
 		}
-		code, out, _ = sandbox(t, "diagnose", "--nat-target", "http://sandbox.invalid/") // a name, at which busybox's own wget crashes
-		if code != fault.ExitExecution || !strings.Contains(out, "FAILED  nat") || !strings.Contains(out, "exit code 1: ") || !strings.Contains(out, "firewall") {
+		code, out, _ = sandbox(t, "diagnose", "--target", "http://sandbox.invalid/") // a name, at which busybox's own wget crashes
+		if code != fault.ExitExecution || !strings.Contains(out, "FAILED  network") || !strings.Contains(out, "exit code 1: ") || !strings.Contains(out, "firewall") {
 			t.Errorf("a target that is not there: %d, %s", code, out)
 		}
 		for _, args := range [][]string{{"agent", "list"}, {"top", "--count", "1"}} {
@@ -267,7 +267,7 @@ func tryDocs(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.WaitDelay = time.Second // for programs that the shell leaves
-	cmd.Env = append(os.Environ(), "NAT_TARGET="+target(t))
+	cmd.Env = append(os.Environ(), "TARGET="+target(t))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -278,7 +278,7 @@ func tryDocs(t *testing.T) {
 		"\nhello, revision 1, has hello_greet\n", "\ncarol, still agent-alice\n", "\n/tmp\n", "\nkept in /tmp\nstatus 3\n", "\nkept by hand",
 		"\nthe shell ended with 5\n", "\nchat-1 is ended\n", "line 3\n", "\nended with 7\n",
 		"\nit is [REDACTED:TOKEN]\n", "\nOTHER is answered\n", "\nOTHER and TOKEN\n", `{"secretsDeleted":2}`,
-		"\n21 bytes, running: false\n", "\nsignal 15\n", "\nThe key is under the mat, says a person\n", "\nMow the lawn: done\n", "\nthe argument \"path\" is missing\n", `{"ok":true,"result":{"stdout":"42\n","stderr":"",`, "\n1 report.md of tom, 8 bytes\n", "config.set ok", "ok     nat",
+		"\n21 bytes, running: false\n", "\nsignal 15\n", "\nThe key is under the mat, says a person\n", "\nMow the lawn: done\n", "\nthe argument \"path\" is missing\n", `{"ok":true,"result":{"stdout":"42\n","stderr":"",`, "\n1 report.md of tom, 8 bytes\n", "config.set ok", "ok     network",
 		"invalid_args: cpus is a whole number", "\nstopped\n", "\nnot_provisioned\n",
 	} {
 		if !strings.Contains(string(out), want) {

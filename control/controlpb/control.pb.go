@@ -2491,7 +2491,7 @@ func (x *LogsResponse) GetLevel() string {
 type DiagnoseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the network check fetches, as http://…; empty: a package mirror.
-	NatTarget     string `protobuf:"bytes,1,opt,name=nat_target,json=natTarget,proto3" json:"nat_target,omitempty"`
+	Target        string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2526,9 +2526,9 @@ func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{36}
 }
 
-func (x *DiagnoseRequest) GetNatTarget() string {
+func (x *DiagnoseRequest) GetTarget() string {
 	if x != nil {
-		return x.NatTarget
+		return x.Target
 	}
 	return ""
 }
@@ -3080,10 +3080,9 @@ const file_control_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
-	"\x05level\x18\x04 \x01(\tR\x05level\"0\n" +
-	"\x0fDiagnoseRequest\x12\x1d\n" +
-	"\n" +
-	"nat_target\x18\x01 \x01(\tR\tnatTarget\"\xad\x01\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\")\n" +
+	"\x0fDiagnoseRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\"\xad\x01\n" +
 	"\x10DiagnoseResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x10\n" +

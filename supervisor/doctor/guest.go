@@ -159,7 +159,7 @@ func guestChecks(ctx context.Context, b checker) []check {
 	status := b.Status()
 	if m := status.Machine; m != nil && m.Network {
 		target := cmp.Or(string(b.target), tool.address(ctx, b))
-		checks = append(checks, check{"nat", "fetch " + target + " in the guest", networkAdvice, networked(target, fetch)})
+		checks = append(checks, check{"network", "fetch " + target + " in the guest", networkAdvice, networked(target, fetch)})
 		if u, err := url.Parse(target); err == nil && !isAddress(u.Hostname()) {
 			checks = append(checks, check{"dns", "resolve " + u.Hostname() + " in the guest", dnsAdvice, networked(u.Hostname(), resolve)})
 		}

@@ -169,18 +169,18 @@ func TestMirror(t *testing.T) {
 		}
 		f.answer("apt-get update", "http://deb.example/debian/InRelease\nhttp://other.example/InRelease", 0)
 		found := run(t, f, "")
-		for _, name := range []string{"nat", "dns"} {
+		for _, name := range []string{"network", "dns"} {
 			if r := found[name]; r.Passed() == dead || dead && !strings.Contains(r.Found(), "no route") {
 				t.Errorf("%v dead: %+v", dead, r)
 			}
 		}
-		if did := found["nat"].Did; did != "fetch http://deb.example/debian/InRelease in the guest" {
+		if did := found["network"].Did; did != "fetch http://deb.example/debian/InRelease in the guest" {
 			t.Errorf("it did %q", did)
 		}
 	}
 }
 
-var afterStart = []string{"agent-user", "bridge", "clock", "disk-guest", "disk-host", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
+var afterStart = []string{"agent-user", "bridge", "clock", "disk-guest", "disk-host", "dns", "exec", "network", "packages", "virtiofs-to-guest", "virtiofs-to-host", "vsock"}
 
 func TestHealthy(t *testing.T) {
 	results := run(t, healthyFake(t), target)
@@ -215,8 +215,8 @@ func TestEachCheckFails(t *testing.T) {
 		{"runs nothing", func(f *fake) { f.answer("echo hello", "no shell", 127) }, []string{"exec"}, "osaurus-sandbox provision"},
 		{"network has failed", of(func(i *guest.Info) {
 			i.Network, i.NetworkTrouble = "failed", "no such network interface"
-		}), []string{"nat", "dns"}, "firewall or VPN"},
-		{"fetches nothing", func(f *fake) { f.answer("fetch", "connection refused", 1) }, []string{"nat"}, "firewall or VPN"},
+		}), []string{"network", "dns"}, "firewall or VPN"},
+		{"fetches nothing", func(f *fake) { f.answer("fetch", "connection refused", 1) }, []string{"network"}, "firewall or VPN"},
 		{"resolves nothing", func(f *fake) { f.answer("getent", "", 2) }, []string{"dns"}, "/etc/resolv.conf"},
 		{"reads another file", func(f *fake) { f.answer("cat ", "old", 0) }, []string{"virtiofs-to-guest"}, "you own the workspace"},
 		{"writes nothing", func(f *fake) { f.answer("printf %s", "read-only file system", 1) }, []string{"virtiofs-to-host"}, "you own the workspace"},
@@ -288,7 +288,7 @@ func TestEverythingHangs(t *testing.T) {
 		if took := time.Since(began); took != limit {
 			t.Errorf("it took %v", took)
 		}
-		for _, name := range []string{"agent-user", "bridge", "disk-guest", "dns", "exec", "nat", "packages", "virtiofs-to-guest", "virtiofs-to-host"} {
+		for _, name := range []string{"agent-user", "bridge", "disk-guest", "dns", "exec", "network", "packages", "virtiofs-to-guest", "virtiofs-to-host"} {
 			if r := results[name]; r.Passed() || r.Took != limit || r.Advice() == "" {
 				t.Errorf("%s: %+v", name, r)
 			}
