@@ -87,7 +87,7 @@ func TestImportOrder(t *testing.T) {
 				if !own {
 					continue
 				}
-				if support(to) && !support(p.path()) && to != "engine/enginetest" { // the CLI runs the conformance kit
+				if support(to) && !support(p.path()) {
 					t.Errorf("%s imports %s, which is for tests", p.path(), to)
 				}
 				if !support(p.path()) && !allowed(p.path(), to) {
