@@ -153,15 +153,22 @@ func check(t *testing.T, path string, acknowledged map[string]map[int64]bool) {
 		t.Fatal(err)
 	}
 	defer journal.Close()
-	there := map[int64]bool{}
+	there, forgotten := map[int64]bool{}, int64(0)
 	for e, err := range journal.Read(ctx, 0, false) {
-		if err != nil || e.Kind == events.Gap {
-			t.Fatalf("%+v, %v", e, err)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case e.Kind == events.Gap: // a program writes more than is kept while the test stands still
+			forgotten = int64(e.Seq)
+		default:
+			there[int64(e.Seq)] = true
 		}
-		there[int64(e.Seq)] = true
+	}
+	if forgotten > 0 && len(there) < events.Keep {
+		t.Errorf("%d events are forgotten, and %d kept", forgotten, len(there))
 	}
 	for n := range acknowledged["event"] {
-		if !there[n] {
+		if n > forgotten && !there[n] {
 			t.Errorf("event %d is lost", n)
 		}
 	}
