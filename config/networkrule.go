@@ -205,7 +205,7 @@ func (r *NetworkRule) parsePorts(text string) error {
 		*port = uint16(n)
 	}
 	if r.FirstPort > r.LastPort {
-		return fmt.Errorf("%s is no range of ports", text)
+		return fmt.Errorf("%s is not a range of ports", text)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (r *NetworkRule) parseOption(key, value string) error {
 	case untilKey:
 		return r.parseUntil(value)
 	}
-	return fmt.Errorf("%q is none of method=, path=, public and until=", key+value)
+	return fmt.Errorf("%q is not method=, path=, public or until=", key+value)
 }
 
 func (r *NetworkRule) parsePath(value string) error {

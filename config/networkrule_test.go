@@ -71,7 +71,7 @@ func TestN09NetworkRuleNames(t *testing.T) {
 		{"allow example.org:65536", "!not a port"},
 		{"allow example.org:+80", "!not a port"},
 		{"allow example.org:080", "!not a port"},
-		{"allow example.org:90-80", "!no range"},
+		{"allow example.org:90-80", "!not a range"},
 		{"allow example.org:80-", "!not a port"},
 		{"allow 127.1", "!a number"},
 		{"allow 2130706433", "!a number"},
@@ -92,7 +92,7 @@ func TestN09NetworkRuleNames(t *testing.T) {
 		{"allow", "!allow"},
 		{"Allow example.org", "!allow"},
 		{"allow tcp", "!host is missing"},
-		{"allow icmp example.org", "!none of method="},
+		{"allow icmp example.org", "!is not method="},
 		{"allow a.b, deny c.d", "!no comma"},
 		{"allow " + strings.Repeat("a", 64) + ".org", "!not a host"},
 		{"allow " + strings.Repeat("a.", 126) + "org", "!1 to 253"},
@@ -133,8 +133,8 @@ func TestNetworkRuleOptions(t *testing.T) {
 		{"allow api.example.org until=tomorrow", "!neither a day nor a time"},
 		{"allow api.example.org until=1999-01-01", "!year"},
 		{"allow api.example.org until=9999-12-31", "!year"},
-		{"allow api.example.org unti=2026-12-31", "!none of"},
-		{"allow api.example.org 443", "!none of"},
+		{"allow api.example.org unti=2026-12-31", "!is not method="},
+		{"allow api.example.org 443", "!is not method="},
 	} {
 		checkRule(t, tc.text, tc.want)
 	}

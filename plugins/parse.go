@@ -121,7 +121,7 @@ func (d *reader) scan(dec *json.Decoder, path string, depth int) error {
 	case len(d.at) == maxValues:
 		return refusal(path, "size", "Put data into files, or let setup download it.", "more than %d values", maxValues)
 	case depth == MaxDepth:
-		return refusal(path, "depth", "Make it flatter.", "deeper than %d levels", MaxDepth)
+		return refusal(path, "depth", "Nest it less deeply.", "deeper than %d levels", MaxDepth)
 	}
 	end := dec.InputOffset() // of the token before; the decoder has not read the separators
 	rest := d.text[end:]
@@ -181,7 +181,7 @@ func (d *reader) keep(v reflect.Value, tree any, path string, metadata map[strin
 			if path != root {
 				name = at
 				d.findings = append(d.findings, Finding{Severity: Warning, Rule: "unknown-key", Path: at,
-					Text: "is kept in metadata, and means nothing here", Fix: "See that it is spelled right: osaurus-sandbox plugin schema"})
+					Text: "is kept in metadata, and means nothing here", Fix: "Check that it is spelled right: osaurus-sandbox plugin schema"})
 			}
 			if _, taken := metadata[name]; taken {
 				err = cmp.Or(err, error(refusal(at, "duplicate-key", "Keep one of the two.", "unknown keys are kept in metadata, which already has this one")))

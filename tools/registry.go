@@ -138,7 +138,7 @@ func (r *Registry) admit(ctx context.Context, t Tool, c *Call, arguments json.Ra
 
 // run runs a tool within its budget and recovers from panics.
 func (r *Registry) run(ctx context.Context, t Tool, c *Call, in map[string]any) (result any, err error) {
-	over := fault.Newf(fault.Timeout, "call", string(t.Name), "it was not done after %v", t.Budget)
+	over := fault.Newf(fault.Timeout, "call", string(t.Name), "it did not finish within %v", t.Budget)
 	ctx, cancel := context.WithTimeoutCause(ctx, t.Budget+budgetSlack, over)
 	defer cancel()
 	defer func() {

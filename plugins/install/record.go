@@ -123,7 +123,7 @@ func load(path string) (records, error) {
 		return records{}, nil
 	}
 	if err != nil {
-		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("See that it is a file that you can read.")
+		return records{}, fault.New(fault.Unavailable, op, path, err).Advise("Check that it is a file that you can read.")
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
@@ -165,7 +165,7 @@ func (s records) with(plugin config.PluginID, r *Record) (records, error) {
 		return next, nil
 	}
 	if len(next.list) >= maxPlugins {
-		return s, fault.Newf(fault.Rejected, "install plugin", string(plugin), "the agent has %d already", maxPlugins).Advise("Uninstall one that it does not need.")
+		return s, fault.Newf(fault.Rejected, "install plugin", string(plugin), "the agent already has %d", maxPlugins).Advise("Uninstall one that it does not need.")
 	}
 	next.list[plugin] = *r
 	return next, nil

@@ -147,7 +147,7 @@ func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot
 	case err != nil:
 		return "", err
 	case exit.TimedOut:
-		return "", fault.Newf(fault.Timeout, op, string(a.Name), "it was not done after %v", scriptTime)
+		return "", fault.Newf(fault.Timeout, op, string(a.Name), "it did not finish within %v", scriptTime)
 	case exit.Quota:
 		return "", fault.Newf(fault.Rejected, op, string(a.Name), "the agent's disk is full").Advise("Delete what it does not need, or raise its limits.diskMB or limits.homeMB.")
 	case exit.Status() != 0:

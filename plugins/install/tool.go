@@ -189,7 +189,7 @@ func result(t plugins.Tool, ran tools.Ran) (any, error) {
 	}
 	switch {
 	case ran.TimedOut:
-		return nil, fail(fault.Timeout, "it was not done after %v", t.Limit())
+		return nil, fail(fault.Timeout, "it did not finish within %v", t.Limit())
 	case ran.ExitCode != 0:
 		return nil, fail(fault.Execution, "it failed with exit code %d: stderr says why", ran.ExitCode)
 	case t.Output != plugins.JSON:

@@ -283,7 +283,7 @@ func (t *transaction) setUp(ctx context.Context) error {
 	case err != nil:
 		return err
 	case exit.TimedOut:
-		return fault.Newf(fault.Timeout, op, string(t.record.ID), "it was not done after %v: %s", setupTime, said)
+		return fault.Newf(fault.Timeout, op, string(t.record.ID), "it did not finish within %v: %s", setupTime, said)
 	case exit.Status() != 0:
 		return fault.Newf(fault.Execution, op, string(t.record.ID), "exit code %d: %s", exit.Status(), said).Advise(`Repair "setup" in the plugin's recipe, or what it says is missing.`)
 	}

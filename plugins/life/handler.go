@@ -123,7 +123,7 @@ func (p *plugin) attempt(ctx context.Context, s plugins.Subscription, e bridge.E
 	case err != nil:
 		return err
 	case exit.TimedOut:
-		return fmt.Errorf("it was not done after %v", s.Limit())
+		return fmt.Errorf("it did not finish within %v", s.Limit())
 	case exit.Status() != 0:
 		return fmt.Errorf("it ended with status %d and wrote %s", exit.Status(), bytes.ToValidUTF8(bytes.TrimSpace(out.Bytes()), []byte("\uFFFD")))
 	}

@@ -328,7 +328,7 @@ func TestHandlersThatFail(t *testing.T) {
 		if got := w.handled(); len(got) != 3 {
 			t.Errorf("%q", got)
 		}
-		for _, want := range []string{"alice/mail error the handler of mail.old: it ended with status 7 and wrote it hurts", "it was not done after 30s"} {
+		for _, want := range []string{"alice/mail error the handler of mail.old: it ended with status 7 and wrote it hurts", "it did not finish within 30s"} {
 			if !strings.Contains(w.log(), want) {
 				t.Errorf("the log has %s, not %s", w.log(), want)
 			}

@@ -170,7 +170,7 @@ func (g *Registrar) Register(ctx context.Context, a tools.Agent, r plugins.Recip
 
 // install installs a plugin within installTime.
 func (g *Registrar) install(ctx context.Context, a tools.Agent, id config.PluginID, r plugins.Recipe, via Via, tell func(string)) error {
-	over := fmt.Errorf("it was not done after %v", installTime)
+	over := fmt.Errorf("it did not finish within %v", installTime)
 	ctx, cancel := context.WithTimeoutCause(ctx, installTime, over)
 	defer cancel()
 	err := g.Install(ctx, a, r, via, tell)

@@ -281,11 +281,11 @@ func TestInstallationTakesTooLong(t *testing.T) {
 			time.Sleep(install.UndoTime)
 			return fmt.Errorf("taken back from setup: %w", ctx.Err())
 		}
-		if _, err := w.create(w.homed(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not done after 11m0s: taken back from setup") || fault.AdviceOf(err) == "" {
+		if _, err := w.create(w.homed(alice), recipe); fault.KindOf(err) != fault.Timeout || !strings.Contains(err.Error(), "not finish within 11m0s: taken back from setup") || fault.AdviceOf(err) == "" {
 			t.Errorf("%v", err)
 		}
 		w.write("plugins/simple/plugin.json", recipe)
-		if e := w.call(w.homed(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not done after 11m0s: taken back from setup") {
+		if e := w.call(w.homed(alice), "simple"); e.OK() || e.Failure.Kind != fault.Timeout || !strings.Contains(e.Failure.Message, "not finish within 11m0s: taken back from setup") {
 			t.Errorf("the tool answers %s", e.Text())
 		}
 		if got := w.kept("simple"); got != "" {

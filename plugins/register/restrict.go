@@ -47,6 +47,6 @@ func replaceable(old library.Entry, a tools.Agent) error {
 	if m := old.Recipe.Metadata; m[createdBy] == byAgent && m[createdFor] == string(a.ID) {
 		return nil
 	}
-	return fault.Newf(fault.Rejected, op, string(old.ID), "there is a plugin of this name already, which this agent did not make").
+	return fault.Newf(fault.Rejected, op, string(old.ID), "a plugin of this name exists, and this agent did not make it").
 		Advise("Give it another name. A person can remove the other: osaurus-sandbox plugin remove " + string(old.ID))
 }

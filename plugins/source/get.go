@@ -54,12 +54,12 @@ func (c *Client) repository(ctx context.Context, r repository) (Fetched, error) 
 	where := r.owner + "/" + r.name
 	text, err := c.read(ctx, c.options.GitHubAPI+"/repos/"+where+"/commits/"+url.PathEscape(ref), maxCommit, http.Header{"Accept": {"application/vnd.github.sha"}})
 	if err != nil {
-		return Fetched{}, fault.Wrap("find commit", where+"@"+ref, err).Advise("See that the repository is public, and that it has that branch, tag or commit.")
+		return Fetched{}, fault.Wrap("find commit", where+"@"+ref, err).Advise("Check that the repository is public, and that it has that branch, tag or commit.")
 	}
 	commit := string(text)
 	if !commitText.MatchString(commit) {
 		return Fetched{}, fault.Newf(fault.Execution, "find commit", where+"@"+ref, "the answer is not a commit").
-			Advise("Try again later; if it stays so, download the recipe yourself and import the file.")
+			Advise("Try again later. If that does not help, download the recipe yourself and import the file.")
 	}
 	for _, name := range []string{"osaurus.json", "plugin.json"} {
 		from := c.options.GitHubRaw + "/" + where + "/" + commit + "/" + name
@@ -110,12 +110,12 @@ func (c *Client) read(ctx context.Context, address string, max int64, header htt
 		return nil, fault.New(fault.Rejected, op, address, refused).Advise("Recipes come from public addresses. Download it yourself, and import the file.")
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, op, address, err).Advise("See that this computer reaches it: open the address in a browser.")
+		return nil, fault.New(fault.Unavailable, op, address, err).Advise("Check that this computer reaches it: open the address in a browser.")
 	}
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, fault.Newf(fault.NotFound, op, address, "not found").Advise("See that the address is right.")
+		return nil, fault.Newf(fault.NotFound, op, address, "not found").Advise("Check that the address is right.")
 	case resp.StatusCode != http.StatusOK:
 		return nil, fault.Newf(fault.Unavailable, op, address, "the server answers %s", resp.Status).Advise("Try again later, or download it yourself and import the file.")
 	}
@@ -124,7 +124,7 @@ func (c *Client) read(ctx context.Context, address string, max int64, header htt
 		return nil, fault.New(fault.Unavailable, op, address, err).Advise("Try again.")
 	}
 	if int64(len(text)) > max {
-		return nil, fault.Newf(fault.Rejected, op, address, "it is longer than %d bytes", max).Advise("A recipe is short: see that the address is right.")
+		return nil, fault.Newf(fault.Rejected, op, address, "it is longer than %d bytes", max).Advise("A recipe is short: check that the address is right.")
 	}
 	return text, nil
 }
