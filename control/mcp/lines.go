@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"osaurus-sandbox/internal/notify"
 )
 
 // endGrace is how long calls may go on after the client has closed its end: scripts
@@ -136,10 +138,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	if answer, ok := m.(*jsonrpc.Response); err == nil && ok && l.open[answer.ID] != nil {
 		r := l.open[answer.ID]
 		delete(l.open, answer.ID)
-		select {
-		case l.answered <- struct{}{}:
-		default: // a signal is pending
-		}
+		notify.Signal(l.answered)
 		if r.cancelled {
 			return len(line), nil
 		}

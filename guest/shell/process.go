@@ -215,7 +215,7 @@ func (l *proc) handle(f frame) {
 		}
 	case fresh:
 		l.stale = false
-		poke(l.fresh)
+		notify.Signal(l.fresh)
 	case over, stale:
 		o := l.orders[f.nonce]
 		if o == nil || !notify.Closed(o.begun) || notify.Closed(o.over) {

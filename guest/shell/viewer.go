@@ -13,6 +13,7 @@ import (
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/process"
 	"osaurus-sandbox/guest/protocol"
+	"osaurus-sandbox/internal/notify"
 )
 
 const (
@@ -181,7 +182,7 @@ func (v *Viewer) put(b []byte) {
 	if over := len(v.buf) - viewerMost; over > 0 {
 		v.buf = append(bytes.Clone(skipped), v.buf[over+viewerBacklog:]...)
 	}
-	poke(v.change)
+	notify.Signal(v.change)
 }
 
 // finish records the shell's end.
@@ -191,7 +192,7 @@ func (v *Viewer) finish(how *guestpb.ShellEnded) {
 	if v.ended == nil {
 		v.ended = how
 	}
-	poke(v.change)
+	notify.Signal(v.change)
 }
 
 // throttle waits while a viewer has much unread output, to slow the program down to its speed.
@@ -213,12 +214,4 @@ func (s *session) behind(late bool) (behind bool) {
 		v.mu.Unlock()
 	}
 	return behind
-}
-
-// poke puts a token into a channel unless it is full.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -40,3 +40,12 @@ func Closed(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// Signal puts a token into a channel with room for one, unless there is one already. It wakes whoever takes tokens
+// from it.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

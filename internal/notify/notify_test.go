@@ -58,3 +58,12 @@ func TestClosed(t *testing.T) {
 		t.Error("a closed channel is open")
 	}
 }
+
+func TestSignal(t *testing.T) {
+	c := make(chan struct{}, 1)
+	notify.Signal(c)
+	notify.Signal(c)
+	if <-c; len(c) != 0 {
+		t.Error("two signals are two tokens")
+	}
+}

@@ -82,10 +82,7 @@ func (j *Journal) Note(e Event) {
 		return
 	}
 	j.queue = append(j.queue, e)
-	select {
-	case j.noted <- struct{}{}:
-	default:
-	}
+	notify.Signal(j.noted)
 }
 
 // Close writes the remaining events. Events that are noted later are lost.

@@ -16,6 +16,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/engine"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/plugins"
 	"osaurus-sandbox/plugins/install"
 	"osaurus-sandbox/plugins/life"
@@ -129,10 +130,7 @@ func (w *world) Agent(id config.AgentID) (tools.Agent, error) {
 }
 
 func (w *world) Start(ctx context.Context) error {
-	select {
-	case w.started <- struct{}{}:
-	default:
-	}
+	notify.Signal(w.started)
 	return w.machine.Start(ctx, by)
 }
 
@@ -154,10 +152,7 @@ func (r room) Exec(ctx context.Context, c engine.Command) (engine.Process, error
 // exec runs a command on this host with the test's home and layer.
 func (w *world) exec(ctx context.Context, a tools.Agent, c engine.Command) (engine.Process, error) {
 	if w.silent.Load() {
-		select {
-		case w.refused <- struct{}{}:
-		default:
-		}
+		notify.Signal(w.refused)
 		return nil, fault.Newf(fault.Timeout, "run command", "", "the guest does not answer")
 	}
 	here := func(text string) string {

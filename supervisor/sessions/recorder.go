@@ -9,6 +9,7 @@ import (
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/guest"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/notify"
 	"osaurus-sandbox/supervisor/agents"
 	"osaurus-sandbox/supervisor/machine"
 )
@@ -59,10 +60,7 @@ func (r *recorder) used(agent agents.Agent, id config.SessionID, by machine.Caus
 	r.mu.Lock()
 	r.due[place{agent.UID, id}] = use{agent, by}
 	r.mu.Unlock()
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	notify.Signal(r.wake)
 }
 
 func (r *recorder) write() {
