@@ -61,7 +61,7 @@ func newRequestFolder(mounts Mounts) Tool {
 	}, func(ctx context.Context, c *Call, in requestFolderIn) (MountedFolder, error) {
 		c.Say("waiting for a person to allow %s", in.Path)
 		m, err := mounts.Request(ctx, c.Agent, FolderRequest{in.Path, in.Why, in.Mode, time.Duration(in.Hours) * time.Hour})
-		return m, askedInVain(err, "a person was asked for the folder and did not give it. Do without it, or say what it is needed for and ask whether to try again")
+		return m, explainRefusal(err, "a person was asked for the folder and did not give it. Do without it, or say what it is needed for and ask whether to try again")
 	})
 }
 
@@ -80,12 +80,12 @@ func newSubmitReview(mounts Mounts) Tool {
 	}, func(ctx context.Context, c *Call, in submitReviewIn) (Submitted, error) {
 		c.Say("waiting for a person to review %s", in.Mount)
 		s, err := mounts.Submit(ctx, c.Agent, in.Mount, in.Summary)
-		return s, askedInVain(err, "the person did not accept your changes. They are still in the mount: ask what to do differently")
+		return s, explainRefusal(err, "the person did not accept your changes. They are still in the mount: ask what to do differently")
 	})
 }
 
-// askedInVain replaces the error of a person's no.
-func askedInVain(err error, message string) error {
+// explainRefusal replaces the error of a person who said no.
+func explainRefusal(err error, message string) error {
 	if fault.KindOf(err) == fault.UserDenied {
 		return &Failure{Kind: fault.UserDenied, Message: message, Cause: err}
 	}

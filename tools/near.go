@@ -24,7 +24,7 @@ func (c *Call) missing(ctx context.Context, p Path, err error) error {
 	folder := Path{p.Root, path.Dir(p.Rel)}
 	entries, more, err := c.room.ListFolder(ctx, folder.file(), maxListed)
 	if err != nil {
-		f.Message += ". Its folder is not there either: list the one above with sandbox_read_file"
+		f.Message += ". Its folder does not exist either: list the folder above with sandbox_read_file"
 		return f
 	}
 	like := path.Base(p.Rel)
@@ -37,11 +37,11 @@ func (c *Call) missing(ctx context.Context, p Path, err error) error {
 	slices.SortStableFunc(names, func(a, b string) int { return likeness(like, b) - likeness(like, a) })
 	switch shown := names[:min(len(names), nearNames)]; {
 	case len(names) == 0:
-		f.Message += fmt.Sprintf(". In %s is nothing like it", folder)
+		f.Message += fmt.Sprintf(". %s has nothing like it", folder)
 	case len(names) > len(shown) || more:
-		f.Message += fmt.Sprintf(". In %s are %s and others: list it with sandbox_read_file", folder, strings.Join(shown, ", "))
+		f.Message += fmt.Sprintf(". %s has %s and others: list it with sandbox_read_file", folder, strings.Join(shown, ", "))
 	default:
-		f.Message += fmt.Sprintf(". In %s are %s", folder, strings.Join(shown, ", "))
+		f.Message += fmt.Sprintf(". %s has %s", folder, strings.Join(shown, ", "))
 	}
 	return f
 }

@@ -79,7 +79,7 @@ func newProcess(rooms Rooms) Tool {
 			}
 			return processOut{Jobs: &list}, err
 		}
-		meant, err := jobMeant(ctx, c, in)
+		meant, err := findJob(ctx, c, in)
 		if err != nil {
 			return processOut{}, err
 		}
@@ -128,9 +128,9 @@ func act(ctx context.Context, c *Call, id config.JobID, in processIn) (out proce
 	return out, job, err
 }
 
-// jobMeant returns the job that the arguments name. A pid is only looked up among the agent's
+// findJob returns the job that the arguments name. A pid is only looked up among the agent's
 // jobs, so it cannot reach other processes.
-func jobMeant(ctx context.Context, c *Call, in processIn) (engine.Job, error) {
+func findJob(ctx context.Context, c *Call, in processIn) (engine.Job, error) {
 	if in.JobID == "" && in.PID == "" {
 		return engine.Job{}, wrongArgument("job_id", "the job_id that sandbox_exec answered; action list shows all", "%s needs a job", in.Action)
 	}

@@ -73,7 +73,7 @@ func newSecretSet(store Secrets) Tool {
 			c.Say("waiting for a person to give %s", name)
 			err = store.Ask(ctx, c.Agent, name, in.Description, in.Instructions)
 			refused := fmt.Sprintf("a person was asked for %s and did not give it. Do without it, or say what it is needed for and ask whether to try again", name)
-			return secretSetOut{in.Key, err == nil}, askedInVain(err, refused)
+			return secretSetOut{in.Key, err == nil}, explainRefusal(err, refused)
 		}
 		value, err := secrets.ParseValue(in.Value)
 		if err != nil {

@@ -107,8 +107,8 @@ func (i *Installer) beginInTurn(a tools.Agent, plugin config.PluginID) {
 // start a guest that somebody has stopped.
 type during struct{}
 
-// here returns an error if that boot is over.
-func (i *Installer) here(ctx context.Context) error {
+// checkBoot returns an error if that boot is over.
+func (i *Installer) checkBoot(ctx context.Context) error {
 	if boot, bound := ctx.Value(during{}).(string); bound && i.Boot() != boot {
 		return fault.Newf(fault.Unavailable, "look after plugins", "", "the guest has ended").Advise("They are looked after when it starts again.")
 	}

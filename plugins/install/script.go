@@ -131,7 +131,7 @@ func newLayer() string {
 
 // script runs a script in an agent's room and returns its output.
 func (i *Installer) script(ctx context.Context, op string, a tools.Agent, asRoot bool, text string, stdin string, args ...string) (string, error) {
-	if err := i.here(ctx); err != nil {
+	if err := i.checkBoot(ctx); err != nil {
 		return "", err
 	}
 	var out, trouble bytes.Buffer

@@ -129,7 +129,7 @@ func (i *Installer) run(ctx context.Context, c *tools.Call, r Record, cmd engine
 		if err := i.Ready(ctx, c.Agent); err != nil {
 			return tools.Ran{}, err
 		}
-		if err := i.rest(ctx, c.Agent, r.ID); err != nil {
+		if err := i.waitTurn(ctx, c.Agent, r.ID); err != nil {
 			return tools.Ran{}, err
 		}
 		ran, err := tools.Run(ctx, i.Room(c.Agent), cmd)

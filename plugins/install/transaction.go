@@ -120,7 +120,7 @@ func (t *transaction) walk(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fault.New(fault.KindOf(err), "install plugin", string(t.record.ID), context.Cause(ctx))
 		}
-		if err := t.here(ctx); err != nil {
+		if err := t.checkBoot(ctx); err != nil {
 			return err
 		}
 		if err := t.put(t.agent.ID, t.record.ID, &t.record); err != nil {
@@ -228,7 +228,7 @@ func (i *Installer) writeFile(ctx context.Context, a tools.Agent, r Record, name
 	if bytes.HasPrefix(text, []byte("#!")) {
 		mode = executable
 	}
-	if err := i.here(ctx); err != nil {
+	if err := i.checkBoot(ctx); err != nil {
 		return err
 	}
 	_, err := i.Room(a).WriteFile(ctx, engine.File{Root: folderOf(a, r.ID), Path: string(name)}, engine.FileWrite{

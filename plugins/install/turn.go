@@ -23,8 +23,8 @@ func (i *Installer) turn(ctx context.Context, op string, a tools.Agent, plugin c
 	return end, nil
 }
 
-// rest waits until no change of a plugin runs.
-func (i *Installer) rest(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
+// waitTurn waits until no change of a plugin runs.
+func (i *Installer) waitTurn(ctx context.Context, a tools.Agent, plugin config.PluginID) error {
 	end, err := i.turn(ctx, "call plugin", a, plugin)
 	if err == nil {
 		end()

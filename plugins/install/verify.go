@@ -72,7 +72,7 @@ func (i *Installer) Verify(ctx context.Context, a tools.Agent, repair Repair, by
 		found := seen.damageOf(r)
 		report := Report{Plugin: r.ID, Problems: found.problems}
 		if len(report.Problems) > 0 {
-			if err := i.here(ctx); err != nil {
+			if err := i.checkBoot(ctx); err != nil {
 				return nil, err
 			}
 			report.Repaired, report.Err = i.repair(ctx, a, r, found, repair, by)
