@@ -66,12 +66,18 @@ func serve(home config.Home) {
 			}
 			return err
 		},
-		"stopping": func() error { return reached(s, machine.Stopping) },
-		"true": func() error {
-			if state := s.Status().State; state != machine.Running {
-				return fmt.Errorf("the sandbox is %s", state)
+		"stopping": func() error { return left(context.Background(), s, machine.Running) },
+		"true": func() (err error) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			status := s.Status()
+			for status.State == machine.Unresponsive && err == nil { // for a moment, on a busy host
+				status, err = s.Next(ctx, status.Revision)
 			}
-			return nil
+			if err == nil && status.State != machine.Running {
+				err = fmt.Errorf("the sandbox is %s", status.State)
+			}
+			return err
 		},
 		"inherited": func() error {
 			if _, ok := lock.Before(); !ok {
@@ -105,11 +111,11 @@ func serveAPI(home config.Home) {
 	os.Exit(1)
 }
 
-// reached waits for a state.
-func reached(s *machine.Machine, want machine.State) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// left waits until the sandbox is in another state. On a busy host it may have passed some by then.
+func left(ctx context.Context, s *machine.Machine, state machine.State) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for status := s.Status(); status.State != want && err == nil; {
+	for status := s.Status(); status.State == state && err == nil; {
 		status, err = s.Next(ctx, status.Revision)
 	}
 	return err

@@ -49,10 +49,16 @@ func moments() map[string]moment {
 				timetest.Eventually(s.t, "a machine starts", func() bool { return len(machines(s.t, os.Getpid())) == 1 })
 			}},
 		"stop": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Stop(ctx, by) },
-			ready: func(s *sandbox) { s.becomes(machine.Stopping) }},
+			ready: stops},
 		"reset": {from: machine.Running, begin: func(s *sandbox, ctx context.Context) error { return s.Reset(ctx, by) },
-			ready: func(s *sandbox) { s.becomes(machine.Stopping) }},
+			ready: stops},
 	}
+}
+
+// stops waits until a running sandbox is being stopped.
+func stops(s *sandbox) {
+	s.t.Helper()
+	s.must(left(s.t.Context(), s.Machine, machine.Running))
 }
 
 // crowd runs 200 commands at once. Each call returns a result or an error with a kind: a guest
@@ -231,7 +237,14 @@ func machineGone(t *testing.T, pid int) bool {
 	return !slices.Contains(machines(t, os.Getpid()), pid)
 }
 
-// qemuGets sends a signal to the machine.
+// qemuGets sends a signal to the machine, which may have ended if it is being stopped.
 func qemuGets(signal syscall.Signal) func(*sandbox) {
-	return func(s *sandbox) { send(s.t, qemuPID(s.t, os.Getpid()), signal) }
+	return func(s *sandbox) {
+		s.t.Helper()
+		for _, pid := range machines(s.t, os.Getpid()) {
+			if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
+				s.t.Fatalf("kill -%d %d: %v", signal, pid, err)
+			}
+		}
+	}
 }

@@ -349,7 +349,7 @@ func (m *mountsTest) roomEnds() {
 // modes: read changes nothing, and write changes the folder.
 func (m *mountsTest) modes() {
 	m.mount("alice", &controlpb.MountFolderRequest{Mode: "read", Name: "r", At: "/workspace/agents/alice/r"})
-	if out, code := m.script("alice", "cat r/gone.txt; echo x >r/gone.txt || rm -f r/gone.txt || touch r/new"); code == 0 || !strings.HasPrefix(out, "gone\n") {
+	if out, code := m.script("alice", "exec 2>&1; cat r/gone.txt; echo x >r/gone.txt || rm -f r/gone.txt || touch r/new"); code == 0 || !strings.HasPrefix(out, "gone\n") {
 		m.t.Errorf("%d, %q", code, out)
 	}
 	if _, err := m.Mounts.Unmount(m.t.Context(), &controlpb.UnmountFolderRequest{Agent: "alice", Name: "r"}); err != nil {
@@ -382,7 +382,7 @@ func (m *mountsTest) modes() {
 
 // ends: a mount ends with its time and with its agent.
 func (m *mountsTest) ends() {
-	m.mount("alice", &controlpb.MountFolderRequest{Name: "short", For: durationpb.New(time.Second)})
+	m.mount("alice", &controlpb.MountFolderRequest{Name: "short", For: durationpb.New(5 * time.Second)})
 	timetest.Eventually(m.t, "the mount ends", func() bool {
 		r, err := m.Mounts.List(m.t.Context(), &controlpb.ListMountsRequest{Agent: "alice"})
 		return err == nil && len(r.Mounts) == 0

@@ -57,7 +57,9 @@ func TestLife(t *testing.T) {
 			t.Errorf("the command's end: %v (%s)", err, fault.KindOf(err))
 		}
 		t.Logf("the command ended after %v", time.Since(began))
-		if took := s.becomes(machine.Starting); took > truth {
+		began = time.Now()
+		s.must(left(t.Context(), s.Machine, machine.Running))
+		if took := time.Since(began); took > truth {
 			t.Errorf("noticed after %v", took)
 		}
 		s.becomes(machine.Running)
