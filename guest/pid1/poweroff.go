@@ -89,12 +89,13 @@ func (m *machine) leaveDisks() {
 }
 
 // remountReadOnly retries for a short time, because mounts of rooms disappear shortly after their
-// last process.
-func remountReadOnly(path string) error {
-	for end := time.Now().Add(killPatience); ; time.Sleep(aliveCheck) {
-		err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
-		if err != unix.EBUSY || time.Now().After(end) {
-			return err
+// last process. It counts tries, since a busy host can stop the whole machine for longer.
+func remountReadOnly(path string) (err error) {
+	for range killPatience / aliveCheck {
+		if err = unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != unix.EBUSY {
+			break
 		}
+		time.Sleep(aliveCheck)
 	}
+	return err
 }
