@@ -9,6 +9,7 @@ import (
 
 	"osaurus-sandbox/guest/guestpb"
 	"osaurus-sandbox/guest/protocol"
+	"osaurus-sandbox/internal/timetest"
 )
 
 // TestSlowFreeze checks that calls are admitted while a slow disk freezes. The host restarts a guest that does
@@ -35,7 +36,7 @@ func TestSlowFreeze(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(timetest.Limit):
 		t.Error("calls wait for the disk")
 	}
 	close(proceed)
