@@ -21,6 +21,7 @@ import (
 	"osaurus-sandbox/bridge/bridgetest"
 	"osaurus-sandbox/config"
 	"osaurus-sandbox/internal/fault"
+	"osaurus-sandbox/internal/timetest"
 	"osaurus-sandbox/secrets"
 )
 
@@ -178,7 +179,7 @@ func (w *world) raw(uid uint32, text string, answers int) (all []response) {
 }
 
 func read(c net.Conn, answers int) (all []response) {
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	c.SetReadDeadline(time.Now().Add(timetest.Limit))
 	for b := bufio.NewReader(c); len(all) < answers; {
 		r, err := http.ReadResponse(b, nil)
 		if err != nil {
