@@ -105,6 +105,8 @@ nightly: setup guest-programs lab ## what is too slow for every change
 	$(TEST) $(RACE) -short -timeout $(GUEST_TIMEOUT) $(KERNEL_TIER)
 	$(TEST) $(RACE) -timeout $(GUEST_TIMEOUT) -run '$(ELSEWHERE)' ./supervisor/boot
 	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^TestRooms$$/^Alpine$$/^Hog$$/^(SharedMemory|Descriptors)$$' ./supervisor/boot
+	$(STANDIN) $(TEST) $(RACE) -tags vzstandin -timeout $(GUEST_TIMEOUT) -run '^(TestRooms|TestGateway)$$/^Debian$$' \
+	  -skip '^TestRooms$$/^Debian$$/^Hog$$/^(SharedMemory|Descriptors)$$' ./supervisor/boot # skips without qemu-user-static and arch-test
 	$(MAKE) --no-print-directory lint-darwin faults
 
 lint: ## check formatting, vet, staticcheck and the module's structure

@@ -12,5 +12,5 @@ func driver() vm.Driver { return &vz.Driver{} }
 // native is the architecture of the stand-in's Mac.
 func native() vm.Arch { return vm.ARM64 }
 
-// alpineOnly: Debian's pack is of this computer's architecture.
+// alpineOnly: Debian's pack for arm64 is made only where qemu-user runs its programs.
 const alpineOnly = true

@@ -148,7 +148,7 @@ func steady(text string) string {
 		line = strings.TrimRight(line, " \r\n")
 		for _, v := range []struct{ pattern, with string }{
 			{`^--\d{4}-\d\d-\d\d \d\d:\d\d:\d\d--`, "--DATE--"}, {`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d `, "DATE "}, {`\b198\.18\.\d+\.\d+`, "HELD"},
-			{`after \d+ ms`, "after N ms"}, {`0x[0-9a-f]{6,}`, "0xN"}, {`\b[0-9A-F]{12,16}:error`, "N:error"}, {`/\S*_logs/\S*`, "LOG"},
+			{`after \d+ ms`, "after N ms"}, {`0x[0-9a-f]{6,}`, "0xN"}, {`\b[0-9A-F]{12,16}:error`, "N:error"}, {`/\S*_logs/\S*`, "LOG"}, {`\b(amd64|arm64)\b`, "ARCH"},
 			{`\d{4}-\d\d-\d\dT[\d_:-]+`, "DATE"}, {`[\w./-]*\.c:\d+`, "FILE"}, {`OpenSSL/[\d.]+`, "OpenSSL"},
 			{`^Ign:.*|^Warning: disabling flag .*`, ""}, {`IO ERROR$|network error .*|could not connect to server .*`, "NETWORK ERROR"}, {`^(Err|Get):\d+`, "$1"}, {`^npm error     at .*`, ""},
 		} {
