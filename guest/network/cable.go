@@ -79,23 +79,20 @@ func route(cable string, address netip.Addr) error {
 	if err := withoutIPv6(cable); err != nil {
 		return err
 	}
-	return configure(cable, func(n netlink, index uint32) error {
+	return configure(cable, func(index uint32) []message {
 		router := subnet.RoomRouter()
-		return n.do(addAddress(index, router, router), setUp(index, subnet.MTU), addNeighbour(index, address, roomMAC),
-			addRoute(index, netip.PrefixFrom(address, address.BitLen()), netip.Addr{}, router))
+		return []message{
+			addAddress(index, router, router), setUp(index, subnet.MTU), addNeighbour(index, address, roomMAC),
+			addRoute(index, netip.PrefixFrom(address, address.BitLen()), netip.Addr{}, router),
+		}
 	})
 }
 
 // Disconnect removes a cable, if there is one.
 func Disconnect(cable string) error {
-	n, err := openNetlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer n.close()
 	m := linkMessage(unix.RTM_DELLINK, 0, 0, 0)
 	m.text(unix.IFLA_IFNAME, cable)
-	if err := n.do(m); err != nil && !errors.Is(err, unix.ENODEV) {
+	if err := send(unix.NETLINK_ROUTE, m); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove cable %s: %w", cable, err)
 	}
 	return nil
@@ -103,11 +100,6 @@ func Disconnect(cable string) error {
 
 // layCable creates a veth pair, with one end here and one in a network namespace.
 func layCable(name string, namespace *os.File) error {
-	n, err := openNetlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer n.close()
 	m := linkMessage(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, 0, 0)
 	m.end(name, routerMAC)
 	m.nest(unix.IFLA_LINKINFO, func() {
@@ -121,7 +113,7 @@ func layCable(name string, namespace *os.File) error {
 			})
 		})
 	})
-	return n.do(m)
+	return send(unix.NETLINK_ROUTE, m)
 }
 
 // end appends what one end of a cable is.

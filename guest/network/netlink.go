@@ -9,20 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netlink is a netlink socket. It acts on the network namespace in which it was opened.
-type netlink struct{ fd int }
-
-func openNetlink(family int) (netlink, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
-	if err != nil {
-		return netlink{}, fmt.Errorf("open netlink: %w", err)
-	}
-	return netlink{fd}, nil
-}
-
-func (n netlink) close() { _ = unix.Close(n.fd) }
-
-// message is a netlink message without its header, which do adds.
+// message is a netlink message without its header, which send adds.
 type message struct {
 	kind, flags uint16
 	body        []byte
@@ -64,9 +51,14 @@ func (m *message) pad() {
 	}
 }
 
-// do sends messages in one batch and returns the first error that the kernel reports for those with
-// NLM_F_ACK.
-func (n netlink) do(list ...message) error {
+// send sends messages of a netlink family in one batch, about the network namespace of the calling thread. It
+// returns the first error that the kernel reports for those with NLM_F_ACK.
+func send(family int, list ...message) error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer unix.Close(fd)
 	var out []byte
 	answers := 0
 	for i, m := range list {
@@ -80,12 +72,12 @@ func (n netlink) do(list ...message) error {
 			answers++
 		}
 	}
-	if err := unix.Sendto(n.fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(fd, out, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
 	buf := make([]byte, 16<<10)
 	for answers > 0 {
-		size, _, err := unix.Recvfrom(n.fd, buf, 0)
+		size, _, err := unix.Recvfrom(fd, buf, 0)
 		if err == unix.EINTR {
 			continue
 		}

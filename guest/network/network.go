@@ -22,7 +22,7 @@ const device = "eth0"
 
 // Loopback sets the loopback interface up.
 func Loopback() error {
-	return configure("lo", func(n netlink, index uint32) error { return n.do(setUp(index, 0)) })
+	return configure("lo", func(index uint32) []message { return []message{setUp(index, 0)} })
 }
 
 // Configure connects the guest to the gateway.
@@ -47,9 +47,11 @@ func attach(name string, gateway netip.Addr, mac string, own netip.Addr) error {
 	if err := withoutIPv6(name); err != nil {
 		return err
 	}
-	return configure(name, func(n netlink, index uint32) error {
-		return n.do(addAddress(index, own, gateway), setUp(index, subnet.MTU), addNeighbour(index, gateway, mac),
-			addRoute(index, netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway, own))
+	return configure(name, func(index uint32) []message {
+		return []message{
+			addAddress(index, own, gateway), setUp(index, subnet.MTU), addNeighbour(index, gateway, mac),
+			addRoute(index, netip.PrefixFrom(netip.IPv4Unspecified(), 0), gateway, own),
+		}
 	})
 }
 
@@ -68,17 +70,13 @@ func setting(name string, value int) error {
 	return os.WriteFile("/proc/sys/net/"+name, []byte(strconv.Itoa(value)), 0)
 }
 
-func configure(name string, f func(netlink, uint32) error) error {
+// configure sends messages about a device, which f makes for its index.
+func configure(name string, f func(index uint32) []message) error {
 	ifc, err := net.InterfaceByName(name)
 	if err != nil {
 		return err
 	}
-	n, err := openNetlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer n.close()
-	return f(n, uint32(ifc.Index))
+	return send(unix.NETLINK_ROUTE, f(uint32(ifc.Index))...)
 }
 
 // linkMessage returns a message with struct ifinfomsg.

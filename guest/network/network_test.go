@@ -55,12 +55,7 @@ func connect(t *testing.T, guest, gateway place) {
 				})
 			})
 		})
-		n, err := openNetlink(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer n.close()
-		return n.do(m)
+		return send(unix.NETLINK_ROUTE, m)
 	})
 	gateway.do(t, func() error { return attach(device, subnet.Guest().Addr(), subnet.GuestMAC, subnet.Gateway()) })
 }

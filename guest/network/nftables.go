@@ -32,13 +32,8 @@ const (
 // A room can reach the gateway, which lets in what may reach the room. It cannot reach the guest or
 // another room. The rules need no module but nf_tables: connections are not tracked.
 func firewall() error {
-	n, err := openNetlink(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return err
-	}
-	defer n.close()
 	const from, to = unix.NFT_META_IIFNAME, unix.NFT_META_OIFNAME
-	err = n.do(
+	err := send(unix.NETLINK_NETFILTER,
 		edge(unix.NFNL_MSG_BATCH_BEGIN),
 		newTable(),
 		newChain("forward", hookForward, verdictDrop),
