@@ -25,7 +25,7 @@ TEST = $(GO) test -vet=off
 STANDIN := GOWORK=$(CURDIR)/vm/vz/standin/go.work
 
 # Identity that signs the macOS program: a certificate's name, "-" for ad hoc, or nothing for the
-# first certificate of Apple's in the Keychain, if any. See scripts/sign.
+# first Apple certificate in the Keychain, if any. See scripts/sign.
 SIGN_AS ?=
 
 # Without this, every test binary waits a second for late races when it ends.

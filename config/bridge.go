@@ -18,7 +18,7 @@ const (
 // in a minute. Refused calls do not count. A limit of 0 refuses all.
 type BridgeLimits [bridgeGroups]int
 
-// maxPerMinute is more than a bridge can serve. It catches typing errors.
+// maxPerMinute is more than a bridge can serve. It catches typos.
 const maxPerMinute = 60_000
 
 var bridgeCalls = [bridgeGroups]struct {

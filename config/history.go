@@ -10,7 +10,7 @@ type History struct {
 	MaxDays int
 }
 
-// The bounds of these settings only catch typing errors.
+// The bounds of these settings only catch typos.
 const (
 	minHistoryMB, maxHistoryMB = 16, 1 << 20
 	maxHistoryDays             = 3650

@@ -66,7 +66,7 @@ const (
 	maxNetworkRule   = 512 // bytes: a name has at most 253, and a path fits beside it
 	maxRuleMethods   = 16  // HTTP itself has nine
 	maxRulePath      = 200
-	minUntil         = 2000 // years before this and after maxUntil are typing errors
+	minUntil         = 2000 // years before this and after maxUntil are typos
 	maxUntil         = 2999
 	ruleDay          = "2006-01-02"
 	methodKey        = "method="

@@ -44,7 +44,7 @@ type Settings struct {
 const (
 	minCPUs, maxCPUs         = 1, 8    // like the desktop app; more virtual processors than real ones slow the guest down
 	minMemoryGB, maxMemoryGB = 1, 8    // node and pip need 1 GiB; more than 8 takes too much from the desktop
-	minDiskGB, maxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches typing errors
+	minDiskGB, maxDiskGB     = 1, 1024 // the disk is sparse, so the upper bound only catches typos
 	maxIdleStopMinutes       = 1440    // a day
 	maxListItems             = 256     // mirrors, packages and network rules; each flow is compared with the rules
 )

@@ -82,7 +82,7 @@ type Process interface {
 	// Done is closed when Wait would not block.
 	Done() <-chan struct{}
 	// Wait returns when the command has ended and all its output is written. It
-	// may be called more than once. An exit code other than 0 is no error; an
+	// may be called more than once. An exit code other than 0 is not an error; an
 	// error says that the end is not known, or that output could not be written.
 	Wait() (Exit, error)
 }

@@ -25,7 +25,7 @@ func advise(c *Call, in execIn, out execOut) {
 	case !failed && *out.Stdout == "" && *out.Stderr == "" && (strings.Contains(command, "|") || strings.Contains(command, "2>/dev/null")):
 		c.Warn("it wrote nothing: perhaps a part of the pipe found nothing, or its errors went to /dev/null")
 	case out.ExitCode != nil && *out.ExitCode == sigpipe:
-		c.Warn("exit code 141 is no error: a reader such as head closed the pipe early")
+		c.Warn("exit code 141 is not an error: a reader such as head closed the pipe early")
 	}
 	if !failed {
 		return

@@ -49,7 +49,7 @@ func noteReadOnly(ctx context.Context, c *call, p *controlpb.InstalledPlugin) {
 	}
 	r, err := c.Agents.Show(ctx, &controlpb.ShowAgentRequest{Agent: p.Agent})
 	if err == nil && settingText(r.Agent, string(tools.Exec)) == "false" {
-		writef(c.err, "%s may only read so far, and cannot call them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
+		writef(c.err, "So far %s may only read, and cannot call them: osaurus-sandbox agent set %s %s=true\n", p.Agent, p.Agent, tools.Exec)
 	}
 }
 

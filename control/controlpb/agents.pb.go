@@ -127,7 +127,7 @@ func (x *Agent) GetSettings() []*Setting {
 
 type CreateAgentRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Letters, digits, dashes and spaces: it is written small, with dashes.
+	// Letters, digits, dashes and spaces: it becomes lower case, with dashes.
 	Name          string            `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Id            string            `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                                                                       // a UUID; empty: a new one
 	Settings      map[string]string `protobuf:"bytes,3,rep,name=settings,proto3" json:"settings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // texts by key

@@ -146,7 +146,7 @@ func TestUndoWhileACommandRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = client.History.Undo(t.Context(), &controlpb.UndoRequest{Agent: "alice", Call: 1})
-	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "still runs exec") {
+	if fault.KindOf(err) != fault.Rejected || !strings.Contains(err.Error(), "still running: exec") {
 		t.Error(err)
 	}
 	if _, err := client.History.Undo(t.Context(), &controlpb.UndoRequest{Agent: "alice", Call: 1, Force: true}); err != nil && !strings.Contains(err.Error(), "nothing") {

@@ -181,7 +181,7 @@ func (s *session) instructions() string {
 		return setting.Key == string(tools.Exec) && setting.Value == "true"
 	}
 	if !slices.ContainsFunc(a.Settings, mayExec) {
-		text += fmt.Sprintf(" You can only read so far. The user lets you do more with this command, which is not yours to run: %s agent set %s autonomousExec.enabled=true",
+		text += fmt.Sprintf(" So far you may only read. The user lets you do more with this command, which you should not run yourself: %s agent set %s autonomousExec.enabled=true",
 			s.Program, a.Name)
 	}
 	text += " What you run and write with tools of other servers, or of the app itself, is not in the sandbox: for what belongs there, use the tools of this one."

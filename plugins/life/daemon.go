@@ -66,7 +66,7 @@ func (p *plugin) supervise(ctx context.Context) {
 				later = time.After(restartPause)
 				break
 			}
-			failed := fmt.Errorf("it ended too often, %d times in %v; the last time it was: %s", len(ends), restartPeriod, words)
+			failed := fmt.Errorf("it ended %d times in %d minutes, the last time: %s", len(ends), int(restartPeriod.Minutes()), words)
 			p.log(ctx, bridge.Error, "the daemon is not started again: "+failed.Error())
 			p.of.Failed(p.who(), p.id, failed)
 			ends = nil

@@ -30,7 +30,7 @@ func (s status) Error() string { return fmt.Sprintf("OSStatus %d", int(s)) }
 
 const (
 	unlockAdvice = "Run: security unlock-keychain (macOS cannot ask for the password over ssh or from launchd)"
-	allowAdvice  = "Try again and allow access. The Keychain asks again after each build, unless make app signs with a certificate of Apple's (SIGN_AS)."
+	allowAdvice  = "Try again and allow access. The Keychain asks again after each build, unless make app signs with an Apple certificate (SIGN_AS)."
 	absentAdvice = "Use the system's keyring: osaurus-sandbox config set secrets=secret-service; or an encrypted file, which is weaker: osaurus-sandbox config set secrets=file"
 	repairAdvice = "Log in to the desktop and check in Keychain Access that there is a default keychain."
 )

@@ -261,7 +261,7 @@ func TestWhoChangedIt(t *testing.T) {
 	long := w.Begin(t.Context(), w.alice, "long", "")
 	w.call("during=1\n")
 	_, err := w.undo(checkpoints.Request{})
-	wantFault(t, err, fault.Rejected, "it still runs long")
+	wantFault(t, err, fault.Rejected, "these are still running: long")
 	w.write("end=1\n")
 	long.End("timeout")
 	w.wantCalls("5 exec +1 +1 -0", "4 long +2 +2 -0 timeout", "3 exec +1 +1 -0", "2 +1 +1 -0", "1 exec +1 +1 -0")

@@ -103,8 +103,8 @@ func (c *Checkpoints) idle(op string, agent agents.Agent, force bool) error {
 	if len(s.running) == 0 || force {
 		return nil
 	}
-	return fault.Newf(fault.Rejected, op, string(agent.Name), "it still runs %s", strings.Join(slices.Sorted(maps.Values(s.running)), ", ")).
-		Advise("Wait until that has ended, or use --force.")
+	return fault.Newf(fault.Rejected, op, string(agent.Name), "these are still running: %s", strings.Join(slices.Sorted(maps.Values(s.running)), ", ")).
+		Advise("Wait until they have ended, or use --force.")
 }
 
 // selection is what to look at in roots, by their names: some paths, or all without any. A nil selection is

@@ -39,7 +39,7 @@ trap 'exit 1' HUP INT TERM
 mkdir -m 700 "$part"
 tar -xf - -C "$part"
 if ! test -f "$part/whole"; then
-	echo "it has not arrived whole" >&2
+	echo "the copy was cut off" >&2
 	exit 1
 fi
 from=$part/files/$name to=$folder$as
