@@ -2,10 +2,12 @@ package squashfs
 
 import (
 	"bytes"
+	"compress/zlib"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
 )
 
@@ -26,6 +28,8 @@ type image struct {
 	blockSize uint32
 	fragments uint32
 
+	compression uint16
+
 	inodeTable, dirTable, fragmentIndex int64 // where they begin
 
 	metadata   map[int64]metadataBlock // cache by position
@@ -39,15 +43,35 @@ func (i *image) read(at int64, size int, packed bool, limit int) ([]byte, error)
 	if _, err := i.r.ReadAt(b, at); err != nil || !packed {
 		return b, err
 	}
-	r, err := xz.NewReader(bytes.NewReader(b), maxBlock) // a dictionary is no larger than a block
+	r, err := i.unpacker(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
 	}
+	defer r.Close()
 	out, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if err == nil && len(out) > limit {
 		err = fmt.Errorf("squashfs: a block unpacks to more than %d bytes", limit)
 	}
 	return out, err
+}
+
+// unpacker returns a reader of a packed block. A dictionary or window is no larger than a
+// block.
+func (i *image) unpacker(r io.Reader) (io.ReadCloser, error) {
+	switch i.compression {
+	case gzipCompression:
+		return zlib.NewReader(r)
+	case xzCompression:
+		z, err := xz.NewReader(r, maxBlock)
+		return io.NopCloser(z), err
+	case zstdCompression:
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock), zstd.WithDecoderMaxWindow(maxBlock))
+		if err != nil {
+			return nil, err
+		}
+		return z.IOReadCloser(), nil
+	}
+	return nil, fmt.Errorf("squashfs: compression %d is not supported, only gzip, xz and zstd", i.compression)
 }
 
 // ref is the position of an inode or a listing: the upper bits are that of a

@@ -1,4 +1,4 @@
-// Package squashfs reads the files of SquashFS 4.0 images that are compressed with xz and its branch filters, as Alpine's kernel modules are.
+// Package squashfs reads the files of SquashFS 4.0 images that are compressed with xz and its branch filters, as Alpine's kernel modules are, or with gzip or zstd.
 package squashfs
 
 import (
@@ -21,7 +21,9 @@ const (
 
 	superblockSize = 96
 
-	xzCompression = 4
+	gzipCompression = 1
+	xzCompression   = 4
+	zstdCompression = 6
 )
 
 var le = binary.LittleEndian
@@ -39,11 +41,8 @@ func Walk(r *io.SectionReader, visit Visit) error {
 	if string(b[:4]) != "hsqs" || le.Uint16(b[28:]) != 4 || le.Uint16(b[30:]) != 0 {
 		return errors.New("squashfs: not a SquashFS 4.0 image")
 	}
-	if compression := le.Uint16(b[20:]); compression != xzCompression {
-		return fmt.Errorf("squashfs: compression %d is not supported, only xz", compression)
-	}
 	i := &image{
-		r: r, blockSize: le.Uint32(b[12:]), fragments: le.Uint32(b[16:]), inodeTable: int64(le.Uint64(b[64:])),
+		r: r, compression: le.Uint16(b[20:]), blockSize: le.Uint32(b[12:]), fragments: le.Uint32(b[16:]), inodeTable: int64(le.Uint64(b[64:])),
 		dirTable: int64(le.Uint64(b[72:])), fragmentIndex: int64(le.Uint64(b[80:])), metadata: map[int64]metadataBlock{},
 	}
 	if i.blockSize < 4096 || i.blockSize > maxBlock || bits.OnesCount32(i.blockSize) != 1 {

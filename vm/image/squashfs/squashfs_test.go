@@ -90,7 +90,7 @@ func TestReadsWhatMksquashfsWrites(t *testing.T) {
 	}
 	dir, files := tree(t)
 	for _, options := range []string{
-		"", "-b 1M", "-Xbcj x86", "-Xbcj arm,armthumb -b 1M", "-noI -noD -noF", "-no-fragments -b 4096", "-always-use-fragments",
+		"", "-comp gzip", "-comp zstd -b 1M", "-Xbcj x86", "-Xbcj arm,armthumb -b 1M", "-noI -noD -noF", "-no-fragments -b 4096", "-always-use-fragments",
 	} {
 		got, err := read(squash(t, dir, strings.Fields(options)...))
 		if err != nil {
@@ -124,8 +124,8 @@ func readsModules(t *testing.T, dir, filter string) {
 
 func TestRefusesOtherCompressions(t *testing.T) {
 	dir, _ := tree(t)
-	if _, err := read(squash(t, dir, "-comp", "gzip")); err == nil || !strings.Contains(err.Error(), "only xz") {
-		t.Errorf("gzip: %v", err)
+	if _, err := read(squash(t, dir, "-comp", "lz4")); err == nil || !strings.Contains(err.Error(), "only gzip, xz and zstd") {
+		t.Errorf("lz4: %v", err)
 	}
 }
 
