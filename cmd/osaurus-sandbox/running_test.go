@@ -101,7 +101,7 @@ func TestSessionTimesOut(t *testing.T) {
 	for _, test := range []struct {
 		args []string
 		code int
-	}{{nil, exitInterrupted + int(syscall.SIGTERM)}, {[]string{"--json"}, 0}} {
+	}{{nil, exitInterrupted + int(syscall.SIGINT)}, {[]string{"--json"}, 0}} {
 		args := append(append([]string{"exec", "alice", "--session", "s"}, test.args...), "--", "sleep 1000")
 		if code, out, stderr := sandbox(t, args...); code != test.code || test.args == nil && !strings.Contains(stderr, "the command timed out") {
 			t.Errorf("%v: %d, %s%s", args, code, out, stderr)
