@@ -17,7 +17,7 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// olderSocket is where older programs look for the socket.
+// olderSocket is the socket's former path in guests of the desktop app. Programs written for those use it.
 const olderSocket = "/tmp/osaurus-bridge.sock"
 
 // bridgeFiles are a room's socket and token for the bridge. They are in a guest folder that is
