@@ -738,9 +738,9 @@ type Guest struct {
 	MemoryTotal     uint64                 `protobuf:"varint,5,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"` // bytes
 	MemoryAvailable uint64                 `protobuf:"varint,6,opt,name=memory_available,json=memoryAvailable,proto3" json:"memory_available,omitempty"`
 	Network         string                 `protobuf:"bytes,7,opt,name=network,proto3" json:"network,omitempty"` // none, up, failed
-	NetworkTrouble  string                 `protobuf:"bytes,9,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"`
-	Warnings        []string               `protobuf:"bytes,10,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Asked           *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=asked,proto3" json:"asked,omitempty"` // when it reported that
+	NetworkTrouble  string                 `protobuf:"bytes,8,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"`
+	Warnings        []string               `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Asked           *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=asked,proto3" json:"asked,omitempty"` // when it reported that
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -849,7 +849,7 @@ type Progress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Began         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=began,proto3" json:"began,omitempty"`
 	Steps         []*Step                `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	Notes         []string               `protobuf:"bytes,4,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes         []string               `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2949,7 +2949,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06memory\x18\x06 \x01(\x04R\x06memory\x12\x18\n" +
 	"\anetwork\x18\a \x01(\bR\anetwork\x12)\n" +
 	"\x10missing_packages\x18\b \x03(\tR\x0fmissingPackages\x12!\n" +
-	"\fnot_enforced\x18\t \x03(\tR\vnotEnforced\"\xf5\x02\n" +
+	"\fnot_enforced\x18\t \x03(\tR\vnotEnforced\"\xef\x02\n" +
 	"\x05Guest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +
@@ -2958,14 +2958,14 @@ const file_control_proto_rawDesc = "" +
 	"\fmemory_total\x18\x05 \x01(\x04R\vmemoryTotal\x12)\n" +
 	"\x10memory_available\x18\x06 \x01(\x04R\x0fmemoryAvailable\x12\x18\n" +
 	"\anetwork\x18\a \x01(\tR\anetwork\x12'\n" +
-	"\x0fnetwork_trouble\x18\t \x01(\tR\x0enetworkTrouble\x12\x1a\n" +
-	"\bwarnings\x18\n" +
-	" \x03(\tR\bwarnings\x120\n" +
-	"\x05asked\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05askedJ\x04\b\b\x10\t\"\x88\x01\n" +
+	"\x0fnetwork_trouble\x18\b \x01(\tR\x0enetworkTrouble\x12\x1a\n" +
+	"\bwarnings\x18\t \x03(\tR\bwarnings\x120\n" +
+	"\x05asked\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05asked\"\x82\x01\n" +
 	"\bProgress\x120\n" +
 	"\x05began\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x12.\n" +
 	"\x05steps\x18\x02 \x03(\v2\x18.osaurus.control.v1.StepR\x05steps\x12\x14\n" +
-	"\x05notes\x18\x04 \x03(\tR\x05notesJ\x04\b\x03\x10\x04\"\xe6\x01\n" +
+	"\x05notes\x18\x03 \x03(\tR\x05notes\"\xe6\x01\n" +
 	"\x04Step\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x16\n" +

@@ -1023,16 +1023,16 @@ const file_installs_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
 	"\x06advice\x18\x04 \x01(\tR\x06advice\x12.\n" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\tR\aversion\"2\n" +
+	"\aversion\x18\x06 \x01(\tR\aversion\",\n" +
 	"\x14ListInstalledRequest\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agentJ\x04\b\x02\x10\x03\"\xf4\x01\n" +
+	"\x05agent\x18\x01 \x01(\tR\x05agent\"\xee\x01\n" +
 	"\x15ListInstalledResponse\x12=\n" +
 	"\aplugins\x18\x01 \x03(\v2#.osaurus.control.v1.InstalledPluginR\aplugins\x12H\n" +
 	"\x06broken\x18\x02 \x03(\v20.osaurus.control.v1.ListInstalledResponse.BrokenR\x06broken\x1aL\n" +
 	"\x06Broken\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x03 \x01(\tR\x06adviceJ\x04\b\x03\x10\x04\"\x85\x01\n" +
+	"\x06advice\x18\x03 \x01(\tR\x06advice\"\x85\x01\n" +
 	"\x14InstallPluginRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12'\n" +

@@ -1225,15 +1225,15 @@ const file_plugins_proto_rawDesc = "" +
 	"\x04line\x18\x04 \x01(\rR\x04line\x12\x16\n" +
 	"\x06column\x18\x05 \x01(\rR\x06column\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x10\n" +
-	"\x03fix\x18\a \x01(\tR\x03fix\"\x1a\n" +
-	"\x12ListPluginsRequestJ\x04\b\x01\x10\x02\"\xe5\x01\n" +
+	"\x03fix\x18\a \x01(\tR\x03fix\"\x14\n" +
+	"\x12ListPluginsRequest\"\xdf\x01\n" +
 	"\x13ListPluginsResponse\x124\n" +
 	"\aplugins\x18\x01 \x03(\v2\x1a.osaurus.control.v1.PluginR\aplugins\x12F\n" +
 	"\x06broken\x18\x02 \x03(\v2..osaurus.control.v1.ListPluginsResponse.BrokenR\x06broken\x1aJ\n" +
 	"\x06Broken\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x16\n" +
-	"\x06advice\x18\x03 \x01(\tR\x06adviceJ\x04\b\x03\x10\x04\"G\n" +
+	"\x06advice\x18\x03 \x01(\tR\x06advice\"G\n" +
 	"\x11ShowPluginRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\rR\brevision\"v\n" +

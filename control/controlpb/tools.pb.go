@@ -499,12 +499,12 @@ var File_tools_proto protoreflect.FileDescriptor
 
 const file_tools_proto_rawDesc = "" +
 	"\n" +
-	"\vtools.proto\x12\x12osaurus.control.v1\"B\n" +
+	"\vtools.proto\x12\x12osaurus.control.v1\"<\n" +
 	"\x10ListToolsRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04lean\x18\x02 \x01(\bR\x04leanJ\x04\b\x03\x10\x04\"I\n" +
+	"\x04lean\x18\x02 \x01(\bR\x04lean\"C\n" +
 	"\x11ListToolsResponse\x12.\n" +
-	"\x05tools\x18\x01 \x03(\v2\x18.osaurus.control.v1.ToolR\x05toolsJ\x04\b\x02\x10\x03\"\x98\x02\n" +
+	"\x05tools\x18\x01 \x03(\v2\x18.osaurus.control.v1.ToolR\x05tools\"\x98\x02\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +

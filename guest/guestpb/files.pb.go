@@ -406,8 +406,8 @@ type ReadFileRequest struct {
 	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	Limit         uint64                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                          // of bytes; 0 is none
 	FirstLine     uint64                 `protobuf:"varint,4,opt,name=first_line,json=firstLine,proto3" json:"first_line,omitempty"` // from 1
-	LastLines     uint64                 `protobuf:"varint,6,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"` // how many
-	Lines         uint64                 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`                          // limit of lines, without last_lines; 0 is none
+	LastLines     uint64                 `protobuf:"varint,5,opt,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"` // how many
+	Lines         uint64                 `protobuf:"varint,6,opt,name=lines,proto3" json:"lines,omitempty"`                          // limit of lines, without last_lines; 0 is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -487,9 +487,9 @@ func (x *ReadFileRequest) GetLines() uint64 {
 type ReadFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Info          *FileInfo              `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`      // in the first message
-	Offset        uint64                 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // in the first message: of the data in the file
-	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	Truncated     bool                   `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"` // in the last message: a limit was met
+	Offset        uint64                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"` // in the first message: of the data in the file
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Truncated     bool                   `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"` // in the last message: a limit was met
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -560,7 +560,7 @@ type WriteFileRequest struct {
 	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`                         // of a new file; 0 is 0644
 	IfSha256      []byte                 `protobuf:"bytes,5,opt,name=if_sha256,json=ifSha256,proto3" json:"if_sha256,omitempty"`  // only if the file has this content now
 	IfAbsent      bool                   `protobuf:"varint,6,opt,name=if_absent,json=ifAbsent,proto3" json:"if_absent,omitempty"` // only if it does not exist
-	Content       []byte                 `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"`                    // at most 16 MiB
+	Content       []byte                 `protobuf:"bytes,7,opt,name=content,proto3" json:"content,omitempty"`                    // at most 16 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,7 +647,7 @@ func (x *WriteFileRequest) GetContent() []byte {
 type WriteFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Created       bool                   `protobuf:"varint,1,opt,name=created,proto3" json:"created,omitempty"`
-	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // of the file now
+	Size          uint64                 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"` // of the file now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1010,7 +1010,7 @@ const file_files_proto_rawDesc = "" +
 	"\vFolderEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12.\n" +
 	"\x04info\x18\x02 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
-	"\x06target\x18\x03 \x01(\fR\x06target\"\xc9\x01\n" +
+	"\x06target\x18\x03 \x01(\fR\x06target\"\xc3\x01\n" +
 	"\x0fReadFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x14\n" +
@@ -1018,13 +1018,13 @@ const file_files_proto_rawDesc = "" +
 	"\n" +
 	"first_line\x18\x04 \x01(\x04R\tfirstLine\x12\x1d\n" +
 	"\n" +
-	"last_lines\x18\x06 \x01(\x04R\tlastLines\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\x04R\x05linesJ\x04\b\a\x10\b\"\x92\x01\n" +
+	"last_lines\x18\x05 \x01(\x04R\tlastLines\x12\x14\n" +
+	"\x05lines\x18\x06 \x01(\x04R\x05lines\"\x8c\x01\n" +
 	"\x10ReadFileResponse\x12.\n" +
 	"\x04info\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FileInfoR\x04info\x12\x16\n" +
-	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncatedJ\x04\b\x04\x10\x05\"\xe2\x01\n" +
+	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x1c\n" +
+	"\ttruncated\x18\x04 \x01(\bR\ttruncated\"\xdc\x01\n" +
 	"\x10WriteFileRequest\x12.\n" +
 	"\x04file\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04file\x12\x16\n" +
 	"\x06append\x18\x02 \x01(\bR\x06append\x12\x18\n" +
@@ -1032,10 +1032,10 @@ const file_files_proto_rawDesc = "" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x1b\n" +
 	"\tif_sha256\x18\x05 \x01(\fR\bifSha256\x12\x1b\n" +
 	"\tif_absent\x18\x06 \x01(\bR\bifAbsent\x12\x18\n" +
-	"\acontent\x18\b \x01(\fR\acontentJ\x04\b\a\x10\b\"G\n" +
+	"\acontent\x18\a \x01(\fR\acontent\"A\n" +
 	"\x11WriteFileResponse\x12\x18\n" +
 	"\acreated\x18\x01 \x01(\bR\acreated\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04sizeJ\x04\b\x02\x10\x03\"\xf9\x01\n" +
+	"\x04size\x18\x02 \x01(\x04R\x04size\"\xf9\x01\n" +
 	"\rSearchRequest\x12.\n" +
 	"\x04root\x18\x01 \x01(\v2\x1a.osaurus.guest.v1.FilePathR\x04root\x12\x14\n" +
 	"\x05names\x18\x02 \x01(\bR\x05names\x12\x18\n" +

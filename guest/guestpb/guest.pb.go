@@ -111,11 +111,11 @@ func (*FreezeResponse) Descriptor() ([]byte, []int) {
 type HelloRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Version      uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the protocol; the guest accepts only its own
-	Key          []byte                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
-	TimeUnixNano int64                  `protobuf:"varint,4,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
+	Key          []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	TimeUnixNano int64                  `protobuf:"varint,3,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
 	// Random bytes from the host for the guest's entropy pool.
-	Entropy       []byte `protobuf:"bytes,5,opt,name=entropy,proto3" json:"entropy,omitempty"`
-	Boot          *Boot  `protobuf:"bytes,6,opt,name=boot,proto3" json:"boot,omitempty"`
+	Entropy       []byte `protobuf:"bytes,4,opt,name=entropy,proto3" json:"entropy,omitempty"`
+	Boot          *Boot  `protobuf:"bytes,5,opt,name=boot,proto3" json:"boot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,7 +187,7 @@ func (x *HelloRequest) GetBoot() *Boot {
 
 type HelloResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	GuestVersion  string                 `protobuf:"bytes,2,opt,name=guest_version,json=guestVersion,proto3" json:"guest_version,omitempty"`
+	GuestVersion  string                 `protobuf:"bytes,1,opt,name=guest_version,json=guestVersion,proto3" json:"guest_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,7 +232,7 @@ func (x *HelloResponse) GetGuestVersion() string {
 type Boot struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Network  bool                   `protobuf:"varint,6,opt,name=network,proto3" json:"network,omitempty"` // the NIC is connected to the gateway; without it there is only loopback
+	Network  bool                   `protobuf:"varint,2,opt,name=network,proto3" json:"network,omitempty"` // the NIC is connected to the gateway; without it there is only loopback
 	Mounts   []*Mount               `protobuf:"bytes,3,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	// The key for the relay's connections to the host's bridge: 32 bytes, or none if the host serves no
 	// bridge. Only PID 1 may see it.
@@ -481,19 +481,19 @@ type InfoResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	GuestVersion    string                 `protobuf:"bytes,1,opt,name=guest_version,json=guestVersion,proto3" json:"guest_version,omitempty"`
 	Kernel          string                 `protobuf:"bytes,2,opt,name=kernel,proto3" json:"kernel,omitempty"`
-	OsRelease       map[string]string      `protobuf:"bytes,4,rep,name=os_release,json=osRelease,proto3" json:"os_release,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	UptimeNanos     int64                  `protobuf:"varint,5,opt,name=uptime_nanos,json=uptimeNanos,proto3" json:"uptime_nanos,omitempty"`
-	TimeUnixNano    int64                  `protobuf:"varint,6,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
-	MemoryTotal     uint64                 `protobuf:"varint,7,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"`
-	MemoryAvailable uint64                 `protobuf:"varint,8,opt,name=memory_available,json=memoryAvailable,proto3" json:"memory_available,omitempty"`
-	OwnMemory       uint64                 `protobuf:"varint,9,opt,name=own_memory,json=ownMemory,proto3" json:"own_memory,omitempty"`                // resident bytes of osaurus-guest
-	Network         string                 `protobuf:"bytes,17,opt,name=network,proto3" json:"network,omitempty"`                                     // none, up, failed
-	NetworkTrouble  string                 `protobuf:"bytes,18,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"` // why it failed
+	OsRelease       map[string]string      `protobuf:"bytes,3,rep,name=os_release,json=osRelease,proto3" json:"os_release,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	UptimeNanos     int64                  `protobuf:"varint,4,opt,name=uptime_nanos,json=uptimeNanos,proto3" json:"uptime_nanos,omitempty"`
+	TimeUnixNano    int64                  `protobuf:"varint,5,opt,name=time_unix_nano,json=timeUnixNano,proto3" json:"time_unix_nano,omitempty"`
+	MemoryTotal     uint64                 `protobuf:"varint,6,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"`
+	MemoryAvailable uint64                 `protobuf:"varint,7,opt,name=memory_available,json=memoryAvailable,proto3" json:"memory_available,omitempty"`
+	OwnMemory       uint64                 `protobuf:"varint,8,opt,name=own_memory,json=ownMemory,proto3" json:"own_memory,omitempty"`                // resident bytes of osaurus-guest
+	Network         string                 `protobuf:"bytes,9,opt,name=network,proto3" json:"network,omitempty"`                                      // none, up, failed
+	NetworkTrouble  string                 `protobuf:"bytes,10,opt,name=network_trouble,json=networkTrouble,proto3" json:"network_trouble,omitempty"` // why it failed
 	Mounts          []*Mount               `protobuf:"bytes,11,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	HasData         bool                   `protobuf:"varint,12,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // writes go to a data disk
 	Warnings        []string               `protobuf:"bytes,13,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	Running         uint32                 `protobuf:"varint,15,opt,name=running,proto3" json:"running,omitempty"` // commands
-	OrphansReaped   uint64                 `protobuf:"varint,16,opt,name=orphans_reaped,json=orphansReaped,proto3" json:"orphans_reaped,omitempty"`
+	Running         uint32                 `protobuf:"varint,14,opt,name=running,proto3" json:"running,omitempty"` // commands
+	OrphansReaped   uint64                 `protobuf:"varint,15,opt,name=orphans_reaped,json=orphansReaped,proto3" json:"orphans_reaped,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1617,51 +1617,51 @@ const file_guest_proto_rawDesc = "" +
 	"\vguest.proto\x12\x10osaurus.guest.v1\"2\n" +
 	"\rFreezeRequest\x12!\n" +
 	"\fwithin_nanos\x18\x01 \x01(\x03R\vwithinNanos\"\x10\n" +
-	"\x0eFreezeResponse\"\xac\x01\n" +
+	"\x0eFreezeResponse\"\xa6\x01\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
-	"\x03key\x18\x03 \x01(\fR\x03key\x12$\n" +
-	"\x0etime_unix_nano\x18\x04 \x01(\x03R\ftimeUnixNano\x12\x18\n" +
-	"\aentropy\x18\x05 \x01(\fR\aentropy\x12*\n" +
-	"\x04boot\x18\x06 \x01(\v2\x16.osaurus.guest.v1.BootR\x04bootJ\x04\b\x02\x10\x03\":\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12$\n" +
+	"\x0etime_unix_nano\x18\x03 \x01(\x03R\ftimeUnixNano\x12\x18\n" +
+	"\aentropy\x18\x04 \x01(\fR\aentropy\x12*\n" +
+	"\x04boot\x18\x05 \x01(\v2\x16.osaurus.guest.v1.BootR\x04boot\"4\n" +
 	"\rHelloResponse\x12#\n" +
-	"\rguest_version\x18\x02 \x01(\tR\fguestVersionJ\x04\b\x01\x10\x02\"\xa6\x01\n" +
+	"\rguest_version\x18\x01 \x01(\tR\fguestVersion\"\xa0\x01\n" +
 	"\x04Boot\x12\x1a\n" +
 	"\bhostname\x18\x01 \x01(\tR\bhostname\x12\x18\n" +
-	"\anetwork\x18\x06 \x01(\bR\anetwork\x12/\n" +
+	"\anetwork\x18\x02 \x01(\bR\anetwork\x12/\n" +
 	"\x06mounts\x18\x03 \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\x12\x1d\n" +
 	"\n" +
 	"bridge_key\x18\x04 \x01(\fR\tbridgeKey\x12\x12\n" +
-	"\x04base\x18\x05 \x01(\tR\x04baseJ\x04\b\x02\x10\x03\"J\n" +
+	"\x04base\x18\x05 \x01(\tR\x04base\"J\n" +
 	"\x05Mount\x12\x10\n" +
 	"\x03tag\x18\x01 \x01(\tR\x03tag\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\fR\x04path\x12\x1b\n" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\r\n" +
 	"\vPingRequest\"\x0e\n" +
 	"\fPingResponse\"\r\n" +
-	"\vInfoRequest\"\x8b\x05\n" +
+	"\vInfoRequest\"\xf9\x04\n" +
 	"\fInfoResponse\x12#\n" +
 	"\rguest_version\x18\x01 \x01(\tR\fguestVersion\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12L\n" +
 	"\n" +
-	"os_release\x18\x04 \x03(\v2-.osaurus.guest.v1.InfoResponse.OsReleaseEntryR\tosRelease\x12!\n" +
-	"\fuptime_nanos\x18\x05 \x01(\x03R\vuptimeNanos\x12$\n" +
-	"\x0etime_unix_nano\x18\x06 \x01(\x03R\ftimeUnixNano\x12!\n" +
-	"\fmemory_total\x18\a \x01(\x04R\vmemoryTotal\x12)\n" +
-	"\x10memory_available\x18\b \x01(\x04R\x0fmemoryAvailable\x12\x1d\n" +
+	"os_release\x18\x03 \x03(\v2-.osaurus.guest.v1.InfoResponse.OsReleaseEntryR\tosRelease\x12!\n" +
+	"\fuptime_nanos\x18\x04 \x01(\x03R\vuptimeNanos\x12$\n" +
+	"\x0etime_unix_nano\x18\x05 \x01(\x03R\ftimeUnixNano\x12!\n" +
+	"\fmemory_total\x18\x06 \x01(\x04R\vmemoryTotal\x12)\n" +
+	"\x10memory_available\x18\a \x01(\x04R\x0fmemoryAvailable\x12\x1d\n" +
 	"\n" +
-	"own_memory\x18\t \x01(\x04R\townMemory\x12\x18\n" +
-	"\anetwork\x18\x11 \x01(\tR\anetwork\x12'\n" +
-	"\x0fnetwork_trouble\x18\x12 \x01(\tR\x0enetworkTrouble\x12/\n" +
+	"own_memory\x18\b \x01(\x04R\townMemory\x12\x18\n" +
+	"\anetwork\x18\t \x01(\tR\anetwork\x12'\n" +
+	"\x0fnetwork_trouble\x18\n" +
+	" \x01(\tR\x0enetworkTrouble\x12/\n" +
 	"\x06mounts\x18\v \x03(\v2\x17.osaurus.guest.v1.MountR\x06mounts\x12\x19\n" +
 	"\bhas_data\x18\f \x01(\bR\ahasData\x12\x1a\n" +
 	"\bwarnings\x18\r \x03(\tR\bwarnings\x12\x18\n" +
-	"\arunning\x18\x0f \x01(\rR\arunning\x12%\n" +
-	"\x0eorphans_reaped\x18\x10 \x01(\x04R\rorphansReaped\x1a<\n" +
+	"\arunning\x18\x0e \x01(\rR\arunning\x12%\n" +
+	"\x0eorphans_reaped\x18\x0f \x01(\x04R\rorphansReaped\x1a<\n" +
 	"\x0eOsReleaseEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x03\x10\x04J\x04\b\n" +
-	"\x10\vJ\x04\b\x0e\x10\x0f\"\xcd\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\x01\n" +
 	"\vExecRequest\x12/\n" +
 	"\x05start\x18\x01 \x01(\v2\x17.osaurus.guest.v1.StartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x129\n" +

@@ -645,7 +645,7 @@ type TailJobRequest struct {
 	Offset  uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	FromEnd uint64 `protobuf:"varint,4,opt,name=from_end,json=fromEnd,proto3" json:"from_end,omitempty"` // if not 0, instead of offset
 	// How long to wait for output where there is none yet; at most a minute.
-	WaitNanos     int64 `protobuf:"varint,6,opt,name=wait_nanos,json=waitNanos,proto3" json:"wait_nanos,omitempty"`
+	WaitNanos     int64 `protobuf:"varint,5,opt,name=wait_nanos,json=waitNanos,proto3" json:"wait_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -827,14 +827,14 @@ const file_jobs_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hard\x18\x03 \x01(\bR\x04hard\":\n" +
 	"\x0fKillJobResponse\x12'\n" +
-	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"\x8c\x01\n" +
+	"\x03job\x18\x01 \x01(\v2\x15.osaurus.guest.v1.JobR\x03job\"\x86\x01\n" +
 	"\x0eTailJobRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\x19\n" +
 	"\bfrom_end\x18\x04 \x01(\x04R\afromEnd\x12\x1d\n" +
 	"\n" +
-	"wait_nanos\x18\x06 \x01(\x03R\twaitNanosJ\x04\b\x05\x10\x06\"f\n" +
+	"wait_nanos\x18\x05 \x01(\x03R\twaitNanos\"f\n" +
 	"\x0fTailJobResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12'\n" +

@@ -30,10 +30,10 @@ type Room struct {
 	Uid      uint32                 `protobuf:"varint,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Home     string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"` // absolute; its last part is the name of the agent
 	Hostname string                 `protobuf:"bytes,4,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Limits   *Limits                `protobuf:"bytes,6,opt,name=limits,proto3" json:"limits,omitempty"`
+	Limits   *Limits                `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Its IPv4 address, which no other room has: 4 bytes, or none for only a loopback network.
-	Address       []byte `protobuf:"bytes,8,opt,name=address,proto3" json:"address,omitempty"`
-	Trust         *Trust `protobuf:"bytes,9,opt,name=trust,proto3" json:"trust,omitempty"`
+	Address       []byte `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	Trust         *Trust `protobuf:"bytes,7,opt,name=trust,proto3" json:"trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1623,15 +1623,15 @@ var File_rooms_proto protoreflect.FileDescriptor
 
 const file_rooms_proto_rawDesc = "" +
 	"\n" +
-	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xe3\x01\n" +
+	"\vrooms.proto\x12\x10osaurus.guest.v1\"\xd7\x01\n" +
 	"\x04Room\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\rR\x03uid\x12\x12\n" +
 	"\x04home\x18\x03 \x01(\tR\x04home\x12\x1a\n" +
 	"\bhostname\x18\x04 \x01(\tR\bhostname\x120\n" +
-	"\x06limits\x18\x06 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12\x18\n" +
-	"\aaddress\x18\b \x01(\fR\aaddress\x12-\n" +
-	"\x05trust\x18\t \x01(\v2\x17.osaurus.guest.v1.TrustR\x05trustJ\x04\b\x05\x10\x06J\x04\b\a\x10\b\"K\n" +
+	"\x06limits\x18\x05 \x01(\v2\x18.osaurus.guest.v1.LimitsR\x06limits\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\fR\aaddress\x12-\n" +
+	"\x05trust\x18\a \x01(\v2\x17.osaurus.guest.v1.TrustR\x05trust\"K\n" +
 	"\x05Trust\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12 \n" +
 	"\venvironment\x18\x02 \x03(\tR\venvironment\"\xf1\x01\n" +
