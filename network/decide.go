@@ -46,6 +46,9 @@ type verdict struct {
 	quiet bool
 }
 
+// guarded reports whether the client need not say a name: only some names matter.
+func (v *verdict) guarded() bool { return v.guard && !v.opened && !v.sniff }
+
 // policyOf returns what decides about a member's flows.
 func (g *Gateway) policyOf(m *member) rules {
 	if d, over := m.count(0, time.Now()); over {

@@ -78,6 +78,8 @@ const (
 	// firstBytesTimeout is how long a client whose name must be checked may stay silent while it
 	// sends its first message.
 	firstBytesTimeout = 30 * time.Second
+	// guardTimeout is the same for a client that may also say nothing: its protocol may wait for the server.
+	guardTimeout = 3 * time.Second
 	// pingTimeout is how long an echo reply may take.
 	pingTimeout = 10 * time.Second
 	// drainTimeout is how long a client may take to read the rest of a flow that has ended.

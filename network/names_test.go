@@ -219,10 +219,10 @@ func TestN07ServerNameMustAgree(t *testing.T) {
 	}
 }
 
-// In the mode open, a rule that denies a name also counts for addresses that the room was not told
-// for it, as far as the program says the name.
-func TestDeniedNamesAreClosedInOpenMode(t *testing.T) {
-	p := policy.Policy{Mode: config.NetworkOpen}
+// openLab is a lab in the mode open with rules that deny names and read requests. Alice was told good.example at
+// told, and nothing at literal.
+func openLab(t *testing.T, observe bool) (l *lab, told, literal netip.Addr) {
+	p := policy.Policy{Mode: config.NetworkOpen, Observe: observe}
 	for _, text := range []string{"deny bad.example", "deny read.example path=/admin/*"} {
 		r, err := config.ParseNetworkRule(text)
 		if err != nil {
@@ -230,21 +230,39 @@ func TestDeniedNamesAreClosedInOpenMode(t *testing.T) {
 		}
 		p.Rules = append(p.Rules, r)
 	}
-	l := newLab(t, func(g *Gateway) { g.policy = func(Subject) rules { return p } })
-	told, literal := netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("9.9.9.9")
+	l = newLab(t, func(g *Gateway) { g.policy = func(Subject) rules { return p } })
+	told, literal = netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("9.9.9.9")
 	l.names.Remember(l.alice, "good.example", []netip.Addr{told}, time.Minute)
+	return l, told, literal
+}
+
+// open connects.
+func (l *lab) open(to netip.Addr, port uint16) net.Conn {
+	l.t.Helper()
+	c, err := l.dial(l.alice, to, port)
+	if err == nil {
+		err = c.SetDeadline(time.Now().Add(patience))
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return c
+}
+
+// In the mode open, a rule that denies a name also counts for addresses that the room was not told
+// for it, as far as the program says the name.
+func TestDeniedNamesAreClosedInOpenMode(t *testing.T) {
+	l, told, literal := openLab(t, false)
 	for _, addr := range []netip.Addr{told, literal} {
 		l.internet.Serve(t, netip.AddrPortFrom(addr, 80), serveHTTP)
 		for host, want := range map[string]string{
-			"good.example": "page of good.example", "other.example": "page of other.example",
-			"9.9.9.9":      "page of 9.9.9.9",
-			"bad.example":  `the rule "deny bad.example" denies it`,
-			"read.example": "403", // the gateway opens what it has told the room for this name
+			"good.example": "page of good.example", "other.example": "page of other.example", "9.9.9.9": "page of 9.9.9.9",
+			"bad.example":            `the rule "deny bad.example" denies it`,
+			"x\r\nno colon":          "the first message is not valid",
+			"read.example":           "403", // the gateway opens what it has told the room for this name
+			"x\r\nHost: bad.example": "the first message is not valid",
 		} {
-			c, err := l.dial(l.alice, addr, 80)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := l.open(addr, 80)
 			got, err := get(c, host)
 			if err != nil || !strings.Contains(got, want) {
 				t.Errorf("%s at %s: got %q, %v, want %q", host, addr, got, err, want)
@@ -259,19 +277,49 @@ func TestDeniedNamesAreClosedInOpenMode(t *testing.T) {
 				t.Error("the hello arrived")
 			}
 		})
-		c, err := l.dial(l.alice, addr, 443)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.SetDeadline(time.Now().Add(patience))
+		c := l.open(addr, 443)
 		if err := tls.Client(c, &tls.Config{ServerName: "bad.example", InsecureSkipVerify: true}).Handshake(); err == nil || !strings.Contains(err.Error(), "access denied") {
 			t.Errorf("TLS to %s: %v", addr, err)
 		}
 		c.Close()
 		l.flow()
 	}
-	if d := p.Decide(policy.Target{Protocol: policy.UDP, Addr: literal, Port: 443}, time.Now()); d.Action != policy.Deny || !strings.Contains(d.Reason, "QUIC") {
-		t.Errorf("QUIC to an address: %+v", d)
+}
+
+// Such rules do not harm programs that speak something else.
+func TestOtherProtocolsPassInOpenMode(t *testing.T) {
+	l, _, literal := openLab(t, false)
+	l.internet.Serve(t, netip.AddrPortFrom(literal, 9000), networktest.Echo)
+	for _, text := range []string{"0032git-upload-pack /p\x00host=h\x00", "word", "\x00\x01"} {
+		c, got := l.open(literal, 9000), make([]byte, len(text))
+		_, err := io.WriteString(c, text)
+		if err == nil {
+			_, err = io.ReadFull(c, got)
+		}
+		if err != nil || string(got) != text {
+			t.Errorf("%q: got %q, %v", text, got, err)
+		}
+		c.Close()
+		l.flow()
+	}
+	c := l.open(literal, 9000)
+	if got, err := networktest.Exchange(c, "hello"); err != nil || got != "hello" {
+		t.Errorf("with an end: got %q, %v", got, err)
+	}
+	c.Close()
+	l.flow()
+}
+
+func TestDeniedNamesAreObservedInOpenMode(t *testing.T) {
+	l, _, literal := openLab(t, true)
+	l.internet.Serve(t, netip.AddrPortFrom(literal, 80), serveHTTP)
+	c := l.open(literal, 80)
+	if got, err := get(c, "bad.example"); err != nil || !strings.Contains(got, "page of bad.example") {
+		t.Errorf("got %q, %v", got, err)
+	}
+	c.Close()
+	if f := l.flow(); !f.Decision.Observed || f.Target.Name != "bad.example" {
+		t.Errorf("recorded %+v", f)
 	}
 }
 

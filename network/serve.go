@@ -60,17 +60,21 @@ func (c *connection) first(patience time.Duration) (first []byte, kind hello.Kin
 		_ = c.in.SetReadDeadline(time.Now().Add(patience))
 	}
 	defer func() { _ = c.in.SetReadDeadline(time.Time{}) }()
+	var began time.Time
 	for {
 		if len(first) == 0 && patience == 0 {
 			c.in.waitReadable() // the server may speak first
-			_ = c.in.SetReadDeadline(time.Now().Add(firstBytesTimeout))
+			began = time.Now()
+			_ = c.in.SetReadDeadline(began.Add(firstBytesTimeout))
+		} else if c.verdict.guarded() && kind == hello.HTTP {
+			_ = c.in.SetReadDeadline(began.Add(guardTimeout)) // the client's first word may be a method, or not
 		}
 		first = slices.Grow(first, min(max(len(first), firstBuffer), hello.MaxFirst))
 		n, err := c.in.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
 		c.flow.touch()
-		kind, name, complete := hello.Sniff(first)
-		if complete || err != nil {
+		var complete bool
+		if kind, name, complete = hello.Sniff(first); complete || err != nil {
 			if !complete && len(first) > 0 {
 				kind = hello.Invalid
 			}
@@ -115,14 +119,17 @@ func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 		t.Name = name
 		w := c.gateway.weigh(c.flow.member, t, []string{name})
 		switch {
-		case w.decision.Action == policy.Deny && w.decision.Rule != nil:
+		case w.decision.Rule != nil && (w.decision.Action == policy.Deny || w.decision.Observed):
 			v.target = t
-			c.flow.update(func(r *Flow) { r.Target = t })
+			c.flow.update(func(r *Flow) { r.Target, r.Decision = t, w.decision })
 			return w.decision
 		case w.opened && !v.opened && v.target.Name == "":
 			return policy.Decision{Action: policy.Deny, Reason: fmt.Sprintf("requests to %s are read, and the program connects to an address that it was not told for this name", name)}
 		}
 		read = read || w.opened
+	}
+	if v.guarded() && kind == hello.Invalid && c.gateway.policyOf(c.flow.member).HasNames(time.Now()) {
+		return policy.Decision{Action: policy.Deny, Reason: "the first message is not valid, and could be for a host that a rule denies"}
 	}
 	if !read {
 		return v.decision
@@ -164,6 +171,9 @@ func (c *connection) serveChecked(host *hostConn) error {
 		back, patience = c.flow.start(c.in, host, &c.flow.received), 0
 	}
 	first, kind, name, err := c.first(patience)
+	if timeout, ok := errors.AsType[net.Error](err); c.verdict.guarded() && len(first) > 0 && (errors.Is(err, io.EOF) || ok && timeout.Timeout()) {
+		kind, err = hello.Other, nil
+	}
 	if err != nil && !(errors.Is(err, io.EOF) && len(first) == 0 && !c.verdict.opened) {
 		back.interrupt(host)
 		return err

@@ -75,7 +75,7 @@ func sniffHTTP(b []byte) (Kind, string, bool) {
 		space = len(line)
 	}
 	method := line[:space]
-	if !isToken(method) {
+	if !isToken(method) || bytes.IndexByte(line, 0) >= 0 { // git's own protocol has zeros
 		return Other, "", true
 	}
 	if !whole {
@@ -90,7 +90,7 @@ func sniffHTTP(b []byte) (Kind, string, bool) {
 		return Other, "", true
 	}
 	target := line[1 : max(version, 2)-1]
-	if bytes.ContainsAny(target, blanks+"\x00") {
+	if bytes.ContainsAny(target, blanks) {
 		return Invalid, "", true
 	}
 	host, hosts := "", 0

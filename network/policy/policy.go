@@ -171,8 +171,8 @@ func (p Policy) ByName() bool {
 	return p.Mode == config.NetworkAllow || p.Mode == config.NetworkAsk || p.Hosts != nil
 }
 
-// HasNames reports whether rules treat some hosts apart by name: they deny them or decide their requests. Then SNI and
-// Host matter also where names do not decide.
+// HasNames reports whether rules deny hosts, or read their requests, by name. Then SNI and Host matter also where names
+// do not decide.
 func (p Policy) HasNames(now time.Time) bool {
 	named := func(r *config.NetworkRule) bool {
 		return (r.Deny || r.HTTP()) && (r.Set != "" || r.Host != "" && r.Host != "*" && r.Host != config.Localhost)
@@ -226,7 +226,7 @@ func (p Policy) decide(t Target, c *closed, now time.Time, matches func(*config.
 		return Decision{Action: Deny, Reason: fmt.Sprintf("the plugin does not declare the host %s", t)}
 	}
 	if t.Protocol == UDP && t.Port == quicPort {
-		if p.ByName() || p.HasNames(now) && t.Name == "" && t.Addr.IsValid() {
+		if p.ByName() {
 			return Decision{Action: Deny, Reason: "QUIC hides the name of the host; use TCP"}
 		}
 		tcp := t
@@ -240,6 +240,8 @@ func (p Policy) decide(t Target, c *closed, now time.Time, matches func(*config.
 	switch {
 	case c != nil:
 		return refusedRange(t, c)
+	case t.Protocol == UDP && t.Port == quicPort && t.Name == "" && t.Addr.IsValid() && p.HasNames(now):
+		return Decision{Action: Deny, Reason: "QUIC hides the name of the host, and rules deny some; use TCP"}
 	case p.Mode == config.NetworkOpen && (t.Method == "" || !p.hasHTTP(t, now, false)):
 		return Decision{Action: Allow, Reason: "the internet is open"}
 	case p.Mode == config.NetworkAsk:
