@@ -25,17 +25,19 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 			return err
 		})
 	}
+	if err == nil {
+		err = Sync(filepath.Dir(path))
+	}
 	if err != nil {
 		return fault.New(fault.Unavailable, "write", path, err).Advise("Check that the folder is writable and that its disk has space.")
 	}
 	return nil
 }
 
-// WriteWith replaces a file atomically with what write writes, and syncs it to disk. If write fails, the file stays as
-// it is. The folder must exist.
+// WriteWith replaces a file atomically with what write writes. If that fails, the file stays as it is. The folder must
+// exist. It is not synced: not everyone's file system can.
 func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
-	return Sync(dir)
+	return nil
 }
 
 // Sync writes a file, or the names in a folder, to disk.

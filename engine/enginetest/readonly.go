@@ -84,7 +84,7 @@ var readOnlyTrials = map[string]string{
 	"own namespace":       `unshare -Urm sh -c 'mount -o remount,bind,rw "$W"; echo new > file'`,
 	"own namespace, root": `unshare -Urm sh -c 'umount "$W"; echo new > file; chmod 777 file'`,
 	"chroot":              `chroot / sh -c 'echo new > "$W/file"'`,
-	"in the background":   `setsid sh -c 'echo new > file' & wait`,
+	"in the background":   `(setsid sh -c 'echo new > file; : > "$T/done"' &); for i in $(seq 600); do [ -e "$T/done" ] && break; sleep 0.1; done`,
 }
 
 func readOnlyTricks(ctx context.Context, t *trial) error {

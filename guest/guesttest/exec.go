@@ -268,7 +268,7 @@ func timeout(ctx context.Context, t *testing.T, c *guest.Client) {
 		{`trap "" TERM; echo ready; while :; do sleep 1; done`, 300 * time.Millisecond, engine.Exit{Signal: engine.SIGKILL, TimedOut: true}},
 		{`trap "exit 9" TERM; echo ready; while :; do sleep 0.1; done`, time.Minute, engine.Exit{Code: 9, TimedOut: true}},
 	} {
-		// Once the trap is set within the time, on however busy a host.
+		// Once the trap is set within the time, however busy the host is.
 		for allowed := time.Second; ; allowed *= 3 {
 			var out bytes.Buffer
 			exit, err := c.Run(ctx, engine.Command{Args: sh(tc.script), Timeout: allowed, Grace: tc.grace, Stdout: &out})

@@ -247,7 +247,7 @@ func mountCut(ctx context.Context, t *testing.T, _, bob *agent) {
 			return out == "0"
 		})
 	}
-	eventually(ctx, t, func() bool { // the guest cleans up after the room's end of it
+	eventually(ctx, t, func() bool { // the guest cleans up after the room has ended
 		return output(ctx, t, bob.suite.Client, "grep fuse /proc/mounts; ls -d /run/osaurus/rooms/*.reviews* 2>/dev/null; true") == ""
 	})
 }

@@ -76,7 +76,7 @@ func ports(ctx context.Context, t *testing.T, alice, bob *agent) {
 			bob.ensure(ctx, t)
 		}()
 		bob.ensure(ctx, t)
-		eventually(ctx, t, func() bool { // the guest may still be closing the many of before
+		eventually(ctx, t, func() bool { // the guest may still be closing the connections of before
 			err := echoes(ctx, bob, port4, []byte("alone"), "127.0.0.1")
 			if err != nil && fault.KindOf(err) != fault.Rejected {
 				t.Fatal(err)

@@ -76,6 +76,7 @@ func (s Service) Change(ctx context.Context, r *guestpb.ChangeSnapshotRequest) (
 		return nil, err
 	}
 	err := s.onStack(ctx, op, r.User, r.Stop, func(st *layers.Stack, end func() error) (err error) {
+		made = ""
 		switch engine.SnapshotAction(r.Action) {
 		case engine.CreateSnapshot:
 			if layers.Automatic(r.Name) && st.Named() && !s.layers.Changed(st) {
@@ -202,7 +203,7 @@ func (s Service) Fork(ctx context.Context, r *guestpb.ForkRoomRequest) (*guestpb
 			return err
 		}
 		if s.layers.Changed(st) {
-			if err = st.May(engine.AutomaticSnapshot); err == nil {
+			if err = st.May(engine.AutomaticSnapshot + "fork"); err == nil {
 				err = s.freeze(st, end)
 			}
 			if err == nil {

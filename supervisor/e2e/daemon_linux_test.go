@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,7 +67,7 @@ func serve(home config.Home) {
 			}
 			return err
 		},
-		"stopping": func() error { return left(context.Background(), s, machine.Running) },
+		"stopping": func() error { return left(context.Background(), s, machine.Running, machine.Unresponsive) },
 		"true": func() (err error) {
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
@@ -111,11 +112,11 @@ func serveAPI(home config.Home) {
 	os.Exit(1)
 }
 
-// left waits until the sandbox is in another state. On a busy host it may have passed some by then.
-func left(ctx context.Context, s *machine.Machine, state machine.State) (err error) {
+// left waits until the sandbox is in none of the states. On a busy host it may have passed others by then.
+func left(ctx context.Context, s *machine.Machine, states ...machine.State) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for status := s.Status(); status.State == state && err == nil; {
+	for status := s.Status(); slices.Contains(states, status.State) && err == nil; {
 		status, err = s.Next(ctx, status.Revision)
 	}
 	return err

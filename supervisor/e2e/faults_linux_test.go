@@ -58,7 +58,7 @@ func moments() map[string]moment {
 // stops waits until a running sandbox is being stopped.
 func stops(s *sandbox) {
 	s.t.Helper()
-	s.must(left(s.t.Context(), s.Machine, machine.Running))
+	s.must(left(s.t.Context(), s.Machine, machine.Running, machine.Unresponsive))
 }
 
 // crowd runs 200 commands at once. Each call returns a result or an error with a kind: a guest
@@ -241,7 +241,11 @@ func machineGone(t *testing.T, pid int) bool {
 func qemuGets(signal syscall.Signal) func(*sandbox) {
 	return func(s *sandbox) {
 		s.t.Helper()
-		for _, pid := range machines(s.t, os.Getpid()) {
+		pids := machines(s.t, os.Getpid())
+		if state := s.Status().State; len(pids) == 0 && (state == machine.Running || state == machine.Starting) {
+			s.t.Fatalf("the sandbox is %s without a machine", state)
+		}
+		for _, pid := range pids {
 			if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
 				s.t.Fatalf("kill -%d %d: %v", signal, pid, err)
 			}

@@ -60,7 +60,8 @@ type entry struct {
 	Mount
 	of *Mounts
 
-	work sync.Mutex // held to mount and to unmount, which asks the guest
+	work    sync.Mutex // held to mount and to unmount, which asks the guest
+	opening sync.Mutex // held to open the folder, which may take long
 
 	in     machine.Guest // where it is mounted; guarded by work
 	looked time.Time     // when the last look at its changes began; guarded by the turn
@@ -69,6 +70,7 @@ type entry struct {
 	root   *os.Root   // opened when it is first needed
 	live   Attached   // or nil
 	server *fs.Server
+	ending bool // it is being unmounted, or was
 	ended  bool
 	failed error // of the last attempt to mount it
 }
@@ -77,13 +79,13 @@ func (e *entry) reviewed() bool { return e.Mode == guest.MountReview }
 
 // open returns the folder, which close closes.
 func (e *entry) open() (*os.Root, error) {
+	e.opening.Lock()
+	defer e.opening.Unlock()
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case e.root != nil:
-		return e.root, nil
-	case e.ended:
-		return nil, fault.Newf(fault.NotFound, opMount, e.Folder, "the mount has ended")
+	root := e.root
+	e.mu.Unlock()
+	if root != nil {
+		return root, nil
 	}
 	root, folder, err := e.of.Rules.Open(e.Folder, e.All)
 	if err != nil {
@@ -93,15 +95,24 @@ func (e *entry) open() (*os.Root, error) {
 		_ = root.Close()
 		return nil, fault.Newf(fault.Rejected, opMount, e.Folder, "it leads to %s now", folder).Advise("Unmount it, and mount the folder that you mean.")
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		_ = root.Close()
+		return nil, fault.Newf(fault.NotFound, opMount, e.Folder, "the mount has ended")
+	}
 	e.root = root
 	return root, nil
 }
 
-// attach mounts the folder in an agent's room, unless that is done.
+// attach mounts the folder in an agent's room, unless that is done, or it is being unmounted.
 func (e *entry) attach(ctx context.Context, lease *machine.Lease, agent agents.Agent) error {
 	e.work.Lock()
 	defer e.work.Unlock()
-	if e.in == lease.Guest && e.attached() {
+	e.mu.Lock()
+	ending := e.ending
+	e.mu.Unlock()
+	if ending || e.in == lease.Guest && e.attached() {
 		return nil
 	}
 	e.release()
@@ -145,15 +156,24 @@ func (e *entry) attached() bool {
 func (e *entry) lost() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.live != nil && notify.Closed(e.live.Done())
+	return !e.ending && e.live != nil && notify.Closed(e.live.Done())
+}
+
+// setEnding says whether the mount is being unmounted.
+func (e *entry) setEnding(is bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ending = is
 }
 
 // detach unmounts the folder, with force also while programs use it.
 func (e *entry) detach(ctx context.Context, force bool) error {
 	e.work.Lock()
 	defer e.work.Unlock()
+	e.setEnding(true)
 	if e.live != nil { // it changes only with work
 		if err := e.live.Unmount(ctx, force); err != nil && !force {
+			e.setEnding(false)
 			return err
 		}
 	}

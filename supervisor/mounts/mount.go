@@ -94,7 +94,7 @@ func (m Mount) complete(agent config.AgentID, home, folder string) (Mount, error
 	case m.Mode != guest.MountReview && m.Mode != guest.MountRead && m.Mode != guest.MountWrite:
 		return invalid(string(m.Mode), "not a mode", "Use review, read or write.")
 	case m.expired() || m.Until.After(m.Made.Add(maxFor)):
-		return invalid(m.Until.String(), "not a time that a mount can end", "Use a duration such as 8h, at most a year, or none.")
+		return invalid(m.Until.String(), "not a time at which a mount can end", "Use a duration such as 8h, at most a year, or none.")
 	}
 	return m, nil
 }

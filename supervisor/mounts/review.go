@@ -185,6 +185,7 @@ func (e *entry) end(ctx context.Context, force bool) error {
 	g, _ := e.of.Guest(lease.Guest) // it had a mount
 	if !force {
 		if err := e.undecided(ctx, upper{g, agent.User, e.guestName()}); err != nil {
+			e.setEnding(false)
 			return errors.Join(err, e.attach(ctx, lease, agent))
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"osaurus-sandbox/internal/fault"
 )
 
-// files holds the schema, 0001_first.sql, and will hold its migrations in the order of their
-// names. Released files never change.
+// files holds the schema and its migrations, applied in the order of their names. Released files never
+// change.
 //
 //go:embed schema/*.sql
 var files embed.FS

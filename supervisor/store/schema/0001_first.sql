@@ -60,7 +60,7 @@ CREATE TABLE agents (
 ) STRICT;
 
 -- One row. Every uid from 20000, which is above what distributions give to
--- services and people, up to and without `next` was given once.
+-- services and people, and below `next` has been assigned.
 CREATE TABLE agent_marks (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     next INTEGER NOT NULL
@@ -79,7 +79,7 @@ CREATE TABLE transcripts (
     PRIMARY KEY (uid, session)
 ) STRICT, WITHOUT ROWID;
 
--- What agents keep in mind.
+-- The agents' memory.
 CREATE TABLE facts (
     id       INTEGER PRIMARY KEY AUTOINCREMENT,
     agent    TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
@@ -123,7 +123,7 @@ CREATE TABLE tasks (
 CREATE INDEX tasks_open ON tasks (state, until) WHERE state IN ('queued', 'leased');
 CREATE INDEX tasks_agent ON tasks (agent, seq);
 
--- The tails of what programs of agents have told.
+-- Recent events of agents' programs.
 CREATE TABLE topics (
     seq     INTEGER PRIMARY KEY AUTOINCREMENT, -- no number is given twice
     agent   TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
@@ -136,7 +136,7 @@ CREATE TABLE topics (
 CREATE INDEX topics_agent ON topics (agent, seq);
 CREATE INDEX topics_shared ON topics (seq) WHERE shared;
 
--- The last that is not kept any more of an agent's, for itself and for all.
+-- The number of the last deleted event, of each agent and of all.
 CREATE TABLE topic_marks (
     agent  TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     shared INTEGER NOT NULL,
@@ -144,7 +144,7 @@ CREATE TABLE topic_marks (
     PRIMARY KEY (agent, shared)
 ) STRICT, WITHOUT ROWID;
 
--- What plugins remember of themselves, apart for each agent.
+-- The plugins' own configuration, per agent.
 CREATE TABLE plugin_config (
     agent  TEXT NOT NULL REFERENCES agents (id) ON DELETE CASCADE,
     plugin TEXT NOT NULL,

@@ -38,17 +38,18 @@ func Available(arch vm.Arch) error {
 		return unavailable(arch, fmt.Errorf("this %s host cannot run its programs", runtime.GOARCH)).
 			Advise("Run `sudo apt-get install qemu-user-static binfmt-support arch-test`, or make the pack on such a host and carry it here with `osaurus-sandbox pack export` and `osaurus-sandbox pack import`.")
 	}
+	packages := "apt dpkg mmdebstrap util-linux uidmap"
 	tools := []string{"apt-get", "apt-cache", "dpkg-deb", "mmdebstrap", "unshare"}
 	if os.Geteuid() != 0 {
 		tools = append(tools, "newuidmap")
 	}
 	if foreign {
-		tools = append(tools, "arch-test") // mmdebstrap needs it
+		tools, packages = append(tools, "arch-test"), packages+" arch-test" // mmdebstrap needs it
 	}
 	missing := slices.DeleteFunc(tools, func(tool string) bool { _, err := exec.LookPath(tool); return err == nil })
 	if len(missing) > 0 {
 		return unavailable(arch, fmt.Errorf("not installed: %s", strings.Join(missing, ", "))).
-			Advise("Run `sudo apt-get install apt dpkg mmdebstrap util-linux uidmap arch-test`.")
+			Advise("Run `sudo apt-get install " + packages + "`.")
 	}
 	return nil
 }
