@@ -311,9 +311,15 @@ func (l *lives) stopped(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, let go: %v", cell.moment, cell.letGo), func(t *testing.T) {
 			l.daemon.t = t
 			l.begin(cell.moment)
-			send(t, l.pid(), syscall.SIGSTOP)
+			stopped := l.daemon
+			send(t, stopped.pid(), syscall.SIGSTOP)
+			t.Cleanup(func() {
+				if t.Failed() { // or the test would wait for it
+					_ = stopped.cmd.Process.Signal(syscall.SIGCONT)
+				}
+			})
 			other := newDaemon(t, l.home)
-			other.answer(fmt.Sprintf("new rejected take %s: %s, process %d,", l.home, filepath.Base(os.Args[0]), l.pid()))
+			other.answer(fmt.Sprintf("new rejected lock home %s: it is in use by %s, process %d,", l.home, filepath.Base(os.Args[0]), l.pid()))
 			if !cell.letGo {
 				l.killed(t)
 				return
