@@ -58,6 +58,22 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// A command that comes while a folder is being unmounted does not mount it again.
+func TestCommandDuringUnmount(t *testing.T) {
+	r := newRig(t)
+	r.start(r.alice)
+	r.mount(r.alice, Mount{})
+	called := false
+	r.during = func() {
+		if called = true; r.Lost(r.alice.ID) {
+			t.Error("the mount counts as lost")
+		}
+	}
+	if err := r.Unmount(t.Context(), "alice", "app", false, "me"); err != nil || !called {
+		t.Errorf("%v, %v", err, called)
+	}
+}
+
 // The mounts of a room that ended are there again in the one that follows.
 func TestRoomEnds(t *testing.T) {
 	r := newRig(t)

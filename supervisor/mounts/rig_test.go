@@ -43,6 +43,7 @@ type rig struct {
 	changes []guest.MountChange
 	late    []guest.MountChange // made while a mount ends
 	forgot  []string
+	during  func() // called when a mount has ended that is being unmounted
 	events  []events.Event
 }
 
@@ -221,6 +222,9 @@ func (f *fakeMount) Unmount(_ context.Context, force bool) error {
 		return busy
 	}
 	f.Close()
+	if f.rig.during != nil {
+		f.rig.during()
+	}
 	return nil
 }
 
