@@ -35,7 +35,7 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 }
 
 // WriteWith replaces a file atomically with what write writes. If that fails, the file stays as it is. The folder must
-// exist. It is not synced: not everyone's file system can.
+// exist. The folder is not synced, which some file systems do not support.
 func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

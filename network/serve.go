@@ -114,14 +114,17 @@ func (c *connection) deny(kind hello.Kind, d policy.Decision) error {
 func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 	v := &c.verdict
 	read := v.opened || v.sniff
-	if v.guard && name != "" && name != v.target.Name {
-		t := v.target
-		t.Name = name
-		w := c.gateway.weigh(c.flow.member, t, []string{name})
+	other := v.target // with the name
+	other.Name = name
+	var w verdict // about that
+	if name != "" && name != v.target.Name {
+		w = c.gateway.weigh(c.flow.member, other, []string{name})
+	}
+	if v.guard {
 		switch {
 		case w.decision.Rule != nil && (w.decision.Action == policy.Deny || w.decision.Observed):
-			v.target = t
-			c.flow.update(func(r *Flow) { r.Target, r.Decision = t, w.decision })
+			v.target = other
+			c.flow.update(func(r *Flow) { r.Target, r.Decision = other, w.decision })
 			return w.decision
 		case w.opened && !v.opened && v.target.Name == "":
 			return policy.Decision{Action: policy.Deny, Reason: fmt.Sprintf("requests to %s are read, and the program connects to an address that it was not told for this name", name)}
@@ -148,11 +151,8 @@ func (c *connection) check(kind hello.Kind, name string) policy.Decision {
 	case !slices.Contains(v.names, name):
 		d.Reason = fmt.Sprintf("the program asks for %q at an address of %s", name, v.target.Name)
 	default:
-		t := v.target
-		t.Name = name
-		names := v.names
-		*v = c.gateway.weigh(c.flow.member, t, []string{name})
-		v.names = names
+		w.names = v.names
+		*v = w
 		if v.decision.Action == policy.Ask {
 			c.gateway.ask(c.flow, v)
 		}

@@ -41,8 +41,7 @@ func Closed(c <-chan struct{}) bool {
 	}
 }
 
-// Signal puts a token into a channel with room for one, unless there is one already. It wakes whoever takes tokens
-// from it.
+// Signal wakes the receiver of a channel with a buffer of one. It does nothing if a signal is already pending.
 func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -174,10 +174,10 @@ func (p Policy) ByName() bool {
 // HasNames reports whether rules deny hosts, or read their requests, by name. Then SNI and Host matter also where names
 // do not decide.
 func (p Policy) HasNames(now time.Time) bool {
-	named := func(r *config.NetworkRule) bool {
-		return (r.Deny || r.HTTP()) && (r.Set != "" || r.Host != "" && r.Host != "*" && r.Host != config.Localhost)
-	}
-	return p.find(now, true, named) >= 0 || p.find(now, false, named) >= 0
+	return slices.ContainsFunc(p.Rules, func(r config.NetworkRule) bool {
+		named := r.Set != "" || r.Host != "" && r.Host != "*" && r.Host != config.Localhost
+		return named && (r.Deny || r.HTTP()) && !r.Expired(now)
+	})
 }
 
 // Opened reports whether a flow to a name has to be opened: a rule for it has methods or paths.
